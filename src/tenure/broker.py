@@ -1,0 +1,156 @@
+"""The seam between Tenure and whatever holds the jobs.
+
+A broker is made from a URL by `tenure.brokers.connect`.  Everything above this file speaks to brokers only through
+these protocols, and every broker keeps the same promises or says in its `Capabilities` which it cannot keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
+
+from tenure.message import Delivery, Message, Settlement
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a broker can hold, as flags and limits (bytes, seconds; None: no limit of its own)."""
+
+    max_body: int
+    max_batch: int
+    max_delay: float | None = None
+    priorities: bool = True
+    keeps_record: bool = True
+    lease_tied_to_connection: bool = False
+
+
+class Added(NamedTuple):
+    """The broker's answer to one add: the job's id, whether this add made it, or why it was refused."""
+
+    id: str
+    created: bool
+    error: Exception | None = None
+
+
+class Settled(NamedTuple):
+    """The broker's answer to one settlement.
+
+    `ok`: taken, `detail` is what became of the job (done, scheduled, dead, cancelled, released).  `refused`: the
+    hand-out had ended otherwise, `detail` says how.  `lost`: a release whose hand-out had ended.  `gone`: the broker
+    knows the hand-out no more.  `closed`: the session was said bye to.  `added` says for each message in
+    `Settlement.then` whether it was created.
+    """
+
+    answer: Literal["ok", "refused", "lost", "gone", "closed"]
+    detail: str = ""
+    added: tuple[bool, ...] = ()
+
+
+class Extend(NamedTuple):
+    """Ask to hold a receipt longer; `progress` is an opaque note of the task on how far it is."""
+
+    receipt: bytes
+    progress: bytes | None = None
+
+
+class Extended(NamedTuple):
+    """The answer to one `Extend`: the new own deadline (seconds of `clock.boot()`; None: the lease is lost)."""
+
+    deadline: float | None
+    cancel: Literal["ask", "terminate"] | None = None
+
+
+class EndedAs(NamedTuple):
+    """How a hand-out had ended when its session was said bye to; `how` is `unknown` once its row was swept.
+
+    `late` tells that a settlement of it was refused.
+    """
+
+    how: str
+    late: bool = False
+
+
+class ProducerCounts(NamedTuple):
+    """What this process's adds came to, by the broker's answers."""
+
+    added: int
+    duplicates: int
+    unconfirmed: int
+
+
+class Consumer(Protocol):
+    """One worker process's line to the broker; `take` and `settle` are called from different threads."""
+
+    def take(self, limit: int, wait: float) -> list[Delivery]:
+        """Take up to `limit` jobs, waiting up to `wait` seconds for the first; an empty list when none came.
+
+        Raises ConnectionError when the connection broke or fell silent; the next call repeats the same line over a
+        new connection, so nothing that the broker handed out in between is stranded.
+        """
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Send all settlements in one write and return the broker's answers in the same order.
+
+        Raises ConnectionError when there was no complete answer: call it again with the same settlements.
+        """
+
+    def interrupt(self) -> None:
+        """End a `take` that waits in another thread, soon and without losing what it was given."""
+
+    def close(self) -> None: ...
+
+
+class Keeper(Protocol):
+    """Extends and ends leases; usable from another process than the consumer's."""
+
+    def extend(self, items: Sequence[Extend]) -> list[Extended]:
+        """Extend each receipt's lease; raises ConnectionError when there was no complete answer."""
+
+    def settle(self, session: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settle for a child that was stopped, before its `bye`."""
+
+    def bye(
+        self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]
+    ) -> list[EndedAs]:
+        """Give back all that the session still holds; returns how each receipt in `settling` had ended."""
+
+    def close(self) -> None: ...
+
+
+class Admin(Protocol):
+    """The operator's verbs; JSON-shaped values (dict, list, str, int, float, bool, None)."""
+
+    def record(self, verify: bool = False) -> dict[str, Any]: ...
+    def queues(self) -> list[dict[str, Any]]: ...
+    def job(self, id: str) -> dict[str, Any] | None: ...
+    def dead(self, queue: str | None, limit: int, after: str | None) -> list[dict[str, Any]]: ...
+    def requeue(self, id: str) -> str: ...
+    def purge(self, id: str) -> str: ...
+    def cancel(self, id: str, terminate: bool = False) -> str: ...
+
+
+class Broker(Protocol):
+    """What holds the jobs."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def add(self, messages: Sequence[Message]) -> list[Added]:
+        """Store the messages and return once they are safe; one answer a message, in order.
+
+        Raises BrokerUnavailable when the broker did not confirm within `add_timeout`.
+        """
+
+    def counts(self) -> ProducerCounts:
+        """What the adds of this process came to so far."""
+
+    def consumer(
+        self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float
+    ) -> Consumer: ...
+
+    def keeper(self) -> Keeper: ...
+
+    def admin(self) -> Admin | None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,118 @@
+"""Every error that Tenure raises on purpose.
+
+    TenureError
+    |-- ConfigError                 a setting or an option that cannot be (also ValueError)
+    |-- TaskDefinitionError         a task that cannot be defined so (also TypeError)
+    |-- NotSerializable             an argument that has no wire form (also TypeError)
+    |-- AddError                    one add was refused by the broker
+    |   |-- KeyConflict             same key, other arguments
+    |   `-- MessageTooLarge         above the broker's limit for a body
+    |-- BrokerUnavailable           no confirmed answer in time (also ConnectionError)
+    |-- ProtocolError               the other side spoke out of turn (also ConnectionError)
+    |-- ServerError                 the server answered `err CODE TEXT`
+    |-- DecodeError                 bytes that are no message (also ValueError)
+    `-- JobNotFound                 no job with that id (also LookupError)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tenure.broker import Added
+
+
+class TenureError(Exception):
+    """Base of all errors that Tenure raises on purpose."""
+
+
+class ConfigError(TenureError, ValueError):
+    """A setting or an option that cannot be."""
+
+
+class TaskDefinitionError(TenureError, TypeError):
+    """A task that cannot be defined so."""
+
+
+class NotSerializable(TenureError, TypeError):
+    """An argument or a result that has no wire form; the text names the value's path."""
+
+
+class DecodeError(TenureError, ValueError):
+    """Bytes that are no message of this version; `version` is set when they are of a newer one."""
+
+    def __init__(self, text: str, version: int | None = None) -> None:
+        super().__init__(text)
+        self.version = version
+
+
+class AddError(TenureError):
+    """The broker refused one add; `id` is the id that it carried."""
+
+    def __init__(self, text: str, id: str) -> None:
+        super().__init__(text)
+        self.id = id
+
+
+class KeyConflict(AddError):
+    """The key is held by a job with other arguments; `id` is the refused one, `first_id` the holder."""
+
+    def __init__(self, id: str, first_id: str, key: str) -> None:
+        super().__init__(
+            f"key {key!r} is held by job {first_id}, which was called with other arguments; job {id} was not added. "
+            "Use another key, or the same arguments.",
+            id,
+        )
+        self.first_id = first_id
+        self.key = key
+
+
+class MessageTooLarge(AddError):
+    """The packed message is above the broker's limit; sizes in bytes."""
+
+    def __init__(self, id: str, size: int, limit: int) -> None:
+        super().__init__(
+            f"the message has {size} bytes, the broker takes {limit}; store the data elsewhere and pass its address, "
+            "or raise the server's --max-body",
+            id,
+        )
+        self.size = size
+        self.limit = limit
+
+
+class BrokerUnavailable(TenureError, ConnectionError):
+    """The broker did not confirm in time: the job may or may not be stored, and it is safe to send it again.
+
+    `id` and `key` belong to the (first) unconfirmed job; calling the task again with `options(key=error.key)` meets
+    that job if it was stored.  `resend()` repeats the same line, up to five minutes after the first write.
+    """
+
+    def __init__(self, text: str, id: str = "", key: str = "", resend: Callable[[], list[Added]] | None = None) -> None:
+        super().__init__(text)
+        self.id = id
+        self.key = key
+        self._resend = resend
+
+    def resend(self) -> list[Added]:
+        """Send the same line again; returns the broker's answers, or raises BrokerUnavailable once more."""
+        if self._resend is None:
+            raise self
+        return self._resend()
+
+
+class ProtocolError(TenureError, ConnectionError):
+    """The other side sent bytes that no rule allows; the connection is of no use any more."""
+
+
+class ServerError(TenureError):
+    """The server answered `err CODE TEXT`."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text
+
+
+class JobNotFound(TenureError, LookupError):
+    """No job with that id is known (any more)."""

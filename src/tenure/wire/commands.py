@@ -1,0 +1,154 @@
+"""The lines of the protocol as values: what a client asks and what the server was asked.
+
+`docs/reference/protocol.md` is the specification.  Ids, sessions and fingerprints are 16 raw bytes here and 32
+hexadecimal digits on the wire.  Times are whole milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+PROTOCOL = 1
+MAX_LINE = 65_536
+MAX_BODY = 1_048_576
+MAX_BATCH_LINES = 1_000
+MAX_BATCH_BYTES = 4 * 1024 * 1024
+MAX_TAKE = 1_000
+LINE_TIMEOUT = 10.0
+"""Seconds in which a line and its body have to be complete."""
+IDLE_TIMEOUT = 60.0
+"""Seconds without a complete line after which the server closes; it bounds the age of a line."""
+LINE_AGE = 120.0
+FLOOR = 600.0
+"""Seconds for which ids and hand-outs stay known at least; not an option."""
+DEFAULT_PORT = 7333
+
+Role = Literal["producer", "worker", "keeper", "admin"]
+
+
+class Hello(NamedTuple):
+    protocol: int
+    session: bytes
+    role: Role
+    name: str
+
+
+class Add(NamedTuple):
+    """`run_at` and `expires` are (milliseconds, relative?) or None; `key` is None for an automatic key."""
+
+    id: bytes
+    queue: str
+    task: str
+    fingerprint: bytes
+    body: bytes
+    key: str | None = None
+    priority: int = 5
+    run_at: tuple[int, bool] | None = None
+    expires: tuple[int, bool] | None = None
+    vt: int | None = None
+    max_attempts: int = 20
+    max_losses: int = 5
+
+
+class Take(NamedTuple):
+    number: int
+    limit: int
+    wait: int
+    vt: int
+    queues: tuple[str, ...]
+
+
+SettleVerb = Literal["done", "retry", "release", "dead", "cancel"]
+
+
+class Settle(NamedTuple):
+    """`body` is the result of a `done` (None: no result) and the failure of a `retry` or `dead`."""
+
+    verb: SettleVerb
+    id: bytes
+    number: int
+    delay: int = 0
+    reason: str = ""
+    body: bytes | None = None
+    then: tuple[Add, ...] = ()
+    session: bytes | None = None
+
+
+class ExtendItem(NamedTuple):
+    id: bytes
+    number: int
+    progress: bytes | None = None
+
+
+class Extend(NamedTuple):
+    items: tuple[ExtendItem, ...]
+
+
+class Bye(NamedTuple):
+    session: bytes
+    end: Literal["left", "lost"]
+    cause: str
+    receipts: tuple[tuple[bytes, int], ...]
+
+
+class CancelJob(NamedTuple):
+    id: bytes
+    terminate: bool
+
+
+class Requeue(NamedTuple):
+    id: bytes
+
+
+class Purge(NamedTuple):
+    id: bytes
+
+
+class Show(NamedTuple):
+    id: bytes
+
+
+class Browse(NamedTuple):
+    queue: str | None
+    limit: int
+    after: bytes | None
+
+
+class Report(NamedTuple):
+    """A question without words: `record`, `verify` or `queues`."""
+
+    what: Literal["record", "verify", "queues"]
+
+
+class Bad(NamedTuple):
+    """A line that cannot be carried out; `fatal` when the next line's beginning is not known any more."""
+
+    code: str
+    text: str
+    fatal: bool = False
+
+
+Command = (
+    Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Report | Bad
+)
+
+
+class Job(NamedTuple):
+    """A `job` line as it stands in the answer to a take."""
+
+    id: bytes
+    number: int
+    hold: int
+    vt: int
+    attempt: int
+    losses: int
+    queue: str
+    task: str
+    fingerprint: bytes
+    body: bytes
+    key: str | None
+    priority: int
+    run_at: int | None
+    expires: int | None
+    max_attempts: int
+    max_losses: int
