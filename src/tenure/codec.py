@@ -1,0 +1,463 @@
+"""Arguments, results and messages as bytes (msgpack), strictly: what went in comes out with its exact type, or it is refused.
+
+msgpack's own types carry None, bool, int (64 bits), float, str, bytes, list and dict.  Two kinds of extension carry
+the rest.  A *container* that msgpack does not know is an array whose first item is a mark (extension 1, one byte:
+`t` tuple, `s` set, `f` frozenset), so that reading never recurses.  A *leaf* is one extension with the value's bytes;
+`_LEAVES` lists them.  Subclasses are refused, because they would come back as their base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from itertools import chain
+from typing import Any, NamedTuple, NoReturn
+from zlib import crc32
+
+from msgpack import ExtType, Packer, Timestamp, Unpacker, unpackb
+from msgpack.exceptions import UnpackException
+
+from tenure.errors import DecodeError, NotSerializable
+from tenure.message import VERSION, Message
+from tenure.outcome import Failure
+
+MAX_DEPTH = 100
+"""How deep containers may lie in each other."""
+
+_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+_STR = frozenset({str})
+_MARK = 1
+_MARKS: dict[type, bytes] = {tuple: b"t", set: b"s", frozenset: b"f"}
+_MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
+_MARK_BYTES = b"\xd4\x01"
+_TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
+_PROVE_FROM = 4096
+
+
+def _int_bytes(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
+
+
+def _int_from(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+_LEAVES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
+    # type: extension code, to bytes, from bytes; a code is never given to another type
+    int: (2, _int_bytes, _int_from),  # only what has no place in 64 bits
+    bytearray: (3, bytes, bytearray),
+}
+_LEAF_READERS = {code: reader for code, _, reader in _LEAVES.values()}
+
+_WAYS_OUT = {
+    "datetime": "pass its isoformat()",
+    "date": "pass its isoformat()",
+    "time": "pass its isoformat()",
+    "timedelta": "pass its total_seconds()",
+    "Decimal": "pass str() of it",
+    "UUID": "pass str() of it",
+    "PosixPath": "pass str() of it",
+    "WindowsPath": "pass str() of it",
+    "memoryview": "pass bytes() of it",
+    "complex": "pass its real and imag parts",
+    "generator": "pass list() of it",
+    "function": "pass its name, and look it up in the task",
+    "Task": "pass its name",
+    "coroutine": "await it first and pass what it returns",
+}
+
+_idle: list[Packer] = []
+"""Packers at rest.  A packer is popped for one use, which neither a thread nor a signal handler can interrupt."""
+
+_MAX_KEPT_BYTES = 1024 * 1024
+
+
+class _Unfit(Exception):
+    """Something in a value has no wire form; `_fault` finds where."""
+
+
+class Body(NamedTuple):
+    """A message's packed part, read back; `timeout` is seconds."""
+
+    version: int
+    args: bytes
+    checksum: int
+    headers: Mapping[str, Any]
+    timeout: float | None
+
+
+# ---------------------------------------------------------------------------------------------------- values out
+
+
+def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+    """Pack a call's arguments; raises NotSerializable naming the value, such as `args[1]['when']`."""
+    plain = _SCALARS.issuperset(map(type, args)) and (not kwargs or _SCALARS.issuperset(map(type, kwargs.values())))
+    try:
+        return _packed_plain((args, kwargs)) if plain else _packed_walk(_write_call, (args, kwargs))
+    except (_Unfit, ValueError):
+        _raise_fault(("args", args), ("kwargs", kwargs))
+
+
+def pack_value(value: Any, path: str = "value") -> bytes:
+    """Pack one value, a task's result for instance; raises NotSerializable, whose text begins with `path`."""
+    try:
+        return _packed_plain(value) if type(value) in _SCALARS else _packed_walk(_write, value)
+    except (_Unfit, ValueError):
+        _raise_fault((path, value))
+
+
+def pack_failure(failure: Failure) -> bytes:
+    """Pack a failure as a map of texts."""
+    return _packed_plain({"kind": failure.kind, "text": failure.text, "traceback": failure.traceback})
+
+
+def encode_body(message: Message) -> bytes:
+    """Pack what the broker stores but does not read: version, arguments, their checksum, headers and timeout."""
+    if not message.headers:
+        return _packed_plain((message.version, message.args, message.checksum, None, message.timeout))
+    headers = dict(message.headers)
+    try:
+        return _packed_walk(_write, [message.version, message.args, message.checksum, headers, message.timeout])
+    except (_Unfit, ValueError):
+        _raise_fault(("headers", headers))
+
+
+def fingerprint(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], packed: bytes | None = None) -> bytes:
+    """Return 16 bytes that are equal for two calls exactly when task and arguments are.
+
+    The arguments are those bound to the signature, defaults filled in.  `packed` may be given when it is
+    `pack_call(args, kwargs)`: it is used as it stands if nothing in it has an order of its own.
+    """
+    if packed is None or not _orderless(args, kwargs):
+        try:
+            packed = _canonical([list(args), dict(kwargs)], -2)
+        except (_Unfit, ValueError):
+            _raise_fault(("args", args), ("kwargs", kwargs))
+    return blake2b(b"%b\0%b" % (task.encode(), packed), digest_size=16).digest()
+
+
+def _orderless(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    return len(kwargs) < 2 and _SCALARS.issuperset(map(type, args)) and _SCALARS.issuperset(map(type, kwargs.values()))
+
+
+def _take_packer() -> Packer:
+    try:
+        return _idle.pop()
+    except IndexError:
+        return Packer(autoreset=False, default=_leaf)
+
+
+def _finish(packer: Packer) -> bytes:
+    """Return the packed bytes and put the packer back; one that failed, or grew, is left to the collector."""
+    data: bytes = packer.bytes()
+    packer.reset()
+    if len(data) < _MAX_KEPT_BYTES:
+        _idle.append(packer)
+    return data
+
+
+def _packed_plain(value: Any) -> bytes:
+    """Pack a value that is known to hold scalars only, in lists, tuples and dicts that are written as arrays and maps."""
+    packer = _take_packer()
+    packer.pack(value)
+    return _finish(packer)
+
+
+def _packed_walk(write: Callable[[Packer, Any, int], None], value: Any) -> bytes:
+    packer = _take_packer()
+    write(packer, value, 0)
+    return _finish(packer)
+
+
+def _leaf(value: Any) -> ExtType:
+    entry = _LEAVES.get(type(value))
+    if entry is None:
+        raise _Unfit
+    return ExtType(entry[0], entry[1](value))
+
+
+def _write_call(packer: Packer, call: tuple[tuple[Any, ...], Mapping[str, Any]], depth: int) -> None:
+    args, kwargs = call
+    packer.pack_array_header(2)
+    packer.pack_array_header(len(args))
+    for item in args:
+        _write(packer, item, depth)
+    _write_pairs(packer, list(kwargs.items()), depth)
+
+
+def _write(packer: Packer, value: Any, depth: int) -> None:
+    """Write one value; `depth` counts the containers around it."""
+    kind = type(value)
+    if kind in _SCALARS:
+        packer.pack(value)
+    elif depth >= MAX_DEPTH:
+        raise _Unfit
+    elif kind is list:
+        _write_items(packer, value.copy(), depth + 1)
+    elif kind is dict:
+        _write_pairs(packer, list(value.items()), depth + 1)
+    elif kind in _MARKS:
+        packer.pack_array_header(len(value) + 1)
+        packer.pack_ext_type(_MARK, _MARKS[kind])
+        for item in value:
+            _write(packer, item, depth + 1)
+    else:
+        packer.pack(_leaf(value))
+
+
+def _write_items(packer: Packer, items: list[Any], depth: int) -> None:
+    if _SCALARS.issuperset(map(type, items)):
+        packer.pack(items)
+        return
+    packer.pack_array_header(len(items))
+    for item in items:
+        _write(packer, item, depth)
+
+
+def _write_pairs(packer: Packer, pairs: list[tuple[Any, Any]], depth: int) -> None:
+    packer.pack_map_header(len(pairs))
+    for key, value in pairs:
+        _write(packer, key, depth)
+        _write(packer, value, depth)
+
+
+def _canonical(value: Any, depth: int) -> bytes:
+    """Pack like `_write`, with the items of dicts and sets in the order of their packed bytes."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return _packed_plain(value)
+    if depth >= MAX_DEPTH:
+        raise _Unfit
+    if kind is dict:
+        pairs = sorted((_canonical(key, depth + 1), _canonical(item, depth + 1)) for key, item in value.items())
+        return _packed_walk(_map_header, len(pairs)) + b"".join(chain.from_iterable(pairs))
+    if kind is list and _SCALARS.issuperset(map(type, value)):
+        return _packed_plain(value)
+    if kind is not list and kind not in _MARKS:
+        return _packed_plain(_leaf(value))
+    parts = [_canonical(item, depth + 1) for item in value]
+    if kind is set or kind is frozenset:
+        parts.sort()
+    if kind is not list:
+        parts.insert(0, _MARK_BYTES + _MARKS[kind])
+    return _packed_walk(_array_header, len(parts)) + b"".join(parts)
+
+
+def _array_header(packer: Packer, count: int, _depth: int) -> None:
+    packer.pack_array_header(count)
+
+
+def _map_header(packer: Packer, count: int, _depth: int) -> None:
+    packer.pack_map_header(count)
+
+
+# --------------------------------------------------------------------------------------------- what has no wire form
+
+
+def _raise_fault(*roots: tuple[str, Any]) -> NoReturn:
+    """Raise NotSerializable for the first value under the roots that has no wire form."""
+    for path, root in roots:
+        # The arguments themselves are no value: they lie at depth -1 so that each of them lies at 0.
+        inner = -1 if path in ("args", "kwargs", "headers") else 0
+        fault = _fault(root, path, inner, ())
+        if fault is not None:
+            raise NotSerializable(fault) from None
+    raise NotSerializable(f"{roots[0][0]} changed while it was packed, or is above 4 GiB; pass it in smaller parts")
+
+
+def _fault(value: Any, path: str, depth: int, around: tuple[int, ...]) -> str | None:
+    kind = type(value)
+    if kind is str:
+        return _str_fault(value, path)
+    if kind in _SCALARS:
+        return None
+    if id(value) in around:
+        return (
+            f"{path} is a {kind.__name__} that contains itself, which has no wire form; pass a copy without the cycle"
+        )
+    if depth >= MAX_DEPTH:
+        return f"{path} lies in more than {MAX_DEPTH} containers, which is the limit; pass a flatter value"
+    if kind is dict:
+        return _dict_fault(value, path, depth + 1, (*around, id(value)))
+    if kind is list or kind in _MARKS:
+        named = kind is list or kind is tuple
+        places = ((f"{path}[{n}]" if named else f"{path}{{member}}", item) for n, item in enumerate(value))
+        found = (_fault(item, place, depth + 1, (*around, id(value))) for place, item in places)
+        return next((fault for fault in found if fault is not None), None)
+    return None if kind in _LEAVES else f"{path} is a {_name_of(kind)}, which has no wire form; {_way_out(kind)}"
+
+
+def _dict_fault(value: dict[Any, Any], path: str, depth: int, around: tuple[int, ...]) -> str | None:
+    for key, item in value.items():
+        shown = repr(key)[:60] if type(key) in (str, bytes, bool, float) else f"<{type(key).__name__} key>"
+        if type(key) is int and key.bit_length() < 64:
+            shown = repr(key)
+        fault = _fault(key, f"{path}.keys()[{shown}]", depth, around) or _fault(item, f"{path}[{shown}]", depth, around)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _str_fault(value: str, path: str) -> str | None:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        return (
+            f"{path} is a str with a lone surrogate at index {error.start}, which has no UTF-8 form; "
+            "pass bytes (os.fsencode for a path), or clean the text"
+        )
+    return None
+
+
+def _name_of(kind: type) -> str:
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _way_out(kind: type) -> str:
+    way = _WAYS_OUT.get(kind.__name__)
+    if way is not None:
+        return way
+    for base in (bool, int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset):
+        if issubclass(kind, base):
+            return f"it would come back as its base {base.__name__}: pass {base.__name__}() of it"
+    return "pass its id or a dict of plain values, and make the object inside the task"
+
+
+# ----------------------------------------------------------------------------------------------------- values back
+
+
+def unpack_call(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments that `pack_call` packed; raises DecodeError and nothing else."""
+    call = unpack_value(data)
+    if type(call) is not list or len(call) != 2:
+        raise DecodeError("the arguments are no pair of a list and a map")
+    args, kwargs = call
+    if type(args) is not list or type(kwargs) is not dict or not _STR.issuperset(map(type, kwargs)):
+        raise DecodeError("the arguments are no pair of a list and a map with names for keys")
+    return tuple(args), kwargs
+
+
+def unpack_value(data: bytes) -> Any:
+    """Return the value that `pack_value` packed; raises DecodeError and nothing else."""
+    try:
+        if len(data) > _PROVE_FROM:
+            _prove_complete(data)
+        if _MARK_BYTES in data:
+            value = _Reader().read(data)
+        else:
+            value = unpackb(data, ext_hook=_read_leaf, strict_map_key=False)
+    except DecodeError:
+        raise
+    except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, UnpackException) as error:
+        raise DecodeError(f"no msgpack value of this version: {type(error).__name__}: {error}"[:300]) from None
+    if any(mark in data for mark in _TIMESTAMPS) and _holds_timestamp(value):
+        raise DecodeError("it holds a msgpack timestamp, which this version never writes")
+    return value
+
+
+def unpack_failure(data: bytes) -> Failure:
+    """Return the failure that `pack_failure` packed; raises DecodeError and nothing else."""
+    fields = unpack_value(data)
+    if type(fields) is not dict or not _STR.issuperset(map(type, chain(fields, fields.values()))):
+        raise DecodeError("the failure is no map of texts")
+    return Failure(fields.get("kind", ""), fields.get("text", ""), fields.get("traceback", ""))
+
+
+def decode_body(body: bytes) -> Body:
+    """Read a message's body; raises DecodeError, with `version` set when the body is newer than this reads."""
+    version = _version_of(body)
+    if version > VERSION:
+        raise DecodeError(f"the message has layout {version}, this worker reads up to {VERSION}", version=version)
+    fields = unpack_value(body)
+    if len(fields) != 5:
+        raise DecodeError(f"the message has {len(fields)} fields, layout {VERSION} has 5")
+    _, args, checksum, headers, timeout = fields
+    if type(args) is not bytes or type(checksum) is not int:
+        raise DecodeError("the message's arguments are no bytes with a checksum")
+    if crc32(args) != checksum:
+        raise DecodeError("the arguments do not have the checksum that was sent with them: damaged on the way")
+    if headers is not None and (type(headers) is not dict or not _STR.issuperset(map(type, headers))):
+        raise DecodeError("the message's headers are no map with names for keys")
+    if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < float("inf")):
+        raise DecodeError("the message's timeout is no number of seconds above 0")
+    return Body(version, args, checksum, headers or {}, timeout)
+
+
+def _version_of(body: bytes) -> int:
+    """Read the first field alone, since all others may be spelled in a way that only newer versions know."""
+    if len(body) > 1 and 0x91 <= body[0] <= 0x9F and 0 < body[1] < 0x80:
+        return body[1]
+    try:
+        reader = Unpacker(strict_map_key=False)
+        reader.feed(body[:16])
+        version = reader.unpack() if reader.read_array_header() else None
+    except (ValueError, TypeError, UnpackException):
+        version = None
+    if type(version) is not int or version < 1:
+        raise DecodeError("the message does not begin with the number of its layout")
+    return version
+
+
+def _prove_complete(data: bytes) -> None:
+    """Look that every length in the data is true, without making anything.
+
+    msgpack makes an array as long as its header claims before it reads the items, so that nested false claims
+    would take memory a thousand times the data's size.
+    """
+    scout = Unpacker(max_buffer_size=len(data))
+    scout.feed(data)
+    scout.skip()
+
+
+def _read_leaf(code: int, data: bytes) -> Any:
+    reader = _LEAF_READERS.get(code)
+    if reader is None:
+        raise DecodeError(f"it holds a value of extension type {code}, which this version does not know")
+    return reader(bytes(data))
+
+
+class _Mark(NamedTuple):
+    make: Callable[[list[Any]], Any]
+
+
+class _Reader:
+    """Reads data with marked containers; each mark has to be the first item of an array, and nothing else."""
+
+    def __init__(self) -> None:
+        self._open = 0
+
+    def read(self, data: bytes) -> Any:
+        value = unpackb(data, ext_hook=self._ext, list_hook=self._array, strict_map_key=False)
+        if self._open:
+            raise DecodeError("the mark of a container stands where none can be")
+        return value
+
+    def _ext(self, code: int, data: bytes) -> Any:
+        if code != _MARK:
+            return _read_leaf(code, data)
+        make = _MADE_FROM.get(bytes(data))
+        if make is None:
+            raise DecodeError("it holds a container of a kind that this version does not know")
+        self._open += 1
+        return _Mark(make)
+
+    def _array(self, items: list[Any]) -> Any:
+        if not items or type(items[0]) is not _Mark:
+            return items
+        self._open -= 1
+        make = items[0].make
+        del items[0]
+        return make(items)
+
+
+def _holds_timestamp(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if type(value) is Timestamp:
+            return True
+        if type(value) is dict:
+            waiting.extend(chain(value, value.values()))
+        elif type(value) in (list, tuple, set, frozenset):
+            waiting.extend(value)
+    return False
