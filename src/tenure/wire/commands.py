@@ -128,9 +128,7 @@ class Bad(NamedTuple):
     fatal: bool = False
 
 
-Command = (
-    Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Report | Bad
-)
+Command = Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Report | Bad
 
 
 class Job(NamedTuple):

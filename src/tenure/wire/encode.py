@@ -1,0 +1,200 @@
+"""Commands and answers to bytes, for both ends.
+
+Each line is built in one step, its body and line ends included, so that it is written with one call and can be
+repeated byte for byte.  Seconds become whole milliseconds here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from tenure.message import Message, Settlement, When
+from tenure.wire.commands import MAX_LINE, PROTOCOL, Job, Role
+from tenure.wire.words import quote, quote_name
+
+_MAX_TEXT = 1_000
+_unprintable = re.compile(r"[^ -~]").sub
+_DEFAULTS = (None, 5, None, None, None, 20, 5)
+
+
+def milliseconds(seconds: float) -> int:
+    """Round seconds to whole milliseconds, below zero to zero."""
+    return max(0, round(seconds * 1000))
+
+
+def hello(session: str, role: Role, name: str) -> bytes:
+    """The first line on a connection; `session` is 32 hexadecimal digits."""
+    return f"hello {PROTOCOL} {session} {role} {quote(name)}\n".encode("ascii")
+
+
+def add(message: Message, body: bytes) -> bytes:
+    """An add with its body."""
+    head = f"add {message.id} {quote_name(message.queue)} {quote_name(message.task)} {message.fingerprint.hex()} {len(body)}"
+    options = (
+        message.key,
+        message.priority,
+        message.run_at,
+        message.expires,
+        message.visibility_timeout,
+        message.max_attempts,
+        message.max_losses,
+    )
+    if options != _DEFAULTS:
+        head += _add_options(message)
+    return b"%b\n%b\n" % (head.encode("ascii"), body)
+
+
+def _add_options(message: Message) -> str:
+    """Spell the options that differ from their defaults."""
+    text = ""
+    if message.key is not None:
+        text += f" k={quote(message.key)}"
+    if message.priority != 5:
+        text += f" p={message.priority}"
+    if message.run_at is not None:
+        text += f" at={_when(message.run_at)}"
+    if message.expires is not None:
+        text += f" x={_when(message.expires)}"
+    if message.visibility_timeout is not None:
+        text += f" vt={max(1, milliseconds(message.visibility_timeout))}"
+    if message.max_attempts != 20:
+        text += f" ma={message.max_attempts}"
+    if message.max_losses != 5:
+        text += f" ml={message.max_losses}"
+    return text
+
+
+def _when(when: When) -> str:
+    return f"+{milliseconds(when.seconds)}" if when.relative else str(milliseconds(when.seconds))
+
+
+def take(number: int, limit: int, wait: float, visibility_timeout: float, queues: Sequence[str]) -> bytes:
+    """A take; `wait` and `visibility_timeout` are seconds."""
+    vt = max(1, milliseconds(visibility_timeout))
+    names = " ".join([quote_name(queue) for queue in queues])
+    return f"take {number} {limit} {milliseconds(wait)} {vt} {names}\n".encode("ascii")
+
+
+def settle(settlement: Settlement, bodies: Sequence[bytes] = (), session: str | None = None) -> bytes:
+    """A settlement with its body and its adds; `bodies` are those of `settlement.then`, in order."""
+    kind = settlement.kind
+    options = f" then={len(settlement.then)}" if settlement.then else ""
+    if session is not None:
+        options += f" as={session}"
+    receipt = settlement.receipt.decode("ascii")
+    body: bytes | None = None
+    if kind == "done":
+        body = settlement.result
+        head = f"done {receipt}"
+    elif kind in ("retry", "release"):
+        head = f"{kind} {receipt} {milliseconds(settlement.delay)} {_reason(settlement.reason)}"
+        body = settlement.error if kind == "retry" else None
+    else:
+        head = f"{kind} {receipt} {_reason(settlement.reason)}"
+        body = settlement.error if kind == "dead" else None
+    if body is None:
+        line = f"{head}{options}\n".encode("ascii")
+    else:
+        line = b"%b\n%b\n" % (f"{head} {len(body)}{options}".encode("ascii"), body)
+    if not settlement.then:
+        return line
+    adds = [add(message, packed) for message, packed in zip(settlement.then, bodies, strict=True)]
+    return line + b"".join(adds)
+
+
+def _reason(text: str) -> str:
+    """Spell a reason, cut so that the line stays far below its limit."""
+    return quote(text[:_MAX_TEXT].encode("utf-8", "replace").decode())
+
+
+def extend(items: Sequence[tuple[bytes, bytes | None]]) -> bytes:
+    """An extend of (receipt, progress) pairs; see `split_extend` for the limit of a line."""
+    words = [receipt if progress is None else b"%b+%d" % (receipt, len(progress)) for receipt, progress in items]
+    line = b"extend %b\n" % b" ".join(words)
+    bodies = [progress for _, progress in items if progress is not None]
+    return line + b"".join(bodies) + b"\n" if bodies else line
+
+
+def bye(session: str, end: Literal["left", "lost"], cause: str, receipts: Sequence[bytes]) -> bytes:
+    """The end of a session; the receipts are those whose settlement was not answered."""
+    line = b" ".join([f"bye {session} {end} {_reason(cause)}".encode("ascii"), *receipts])
+    return line + b"\n"
+
+
+RECEIPTS_PER_LINE = MAX_LINE // 80
+"""Receipts that fit into one line whatever their numbers are (a receipt has at most 52 bytes, `+LEN` 8)."""
+
+
+def cancel_job(id: str, terminate: bool = False) -> bytes:
+    """The caller's wish to cancel a job."""
+    return f"cancel-job {id}{' terminate' if terminate else ''}\n".encode("ascii")
+
+
+def requeue(id: str) -> bytes:
+    """Put a dead job back."""
+    return f"requeue {id}\n".encode("ascii")
+
+
+def purge(id: str) -> bytes:
+    """Take a dead job off the list for good."""
+    return f"purge {id}\n".encode("ascii")
+
+
+def show(id: str) -> bytes:
+    """Ask for all that is known of a job."""
+    return f"show {id}\n".encode("ascii")
+
+
+def browse(queue: str | None, limit: int, after: str | None) -> bytes:
+    """Ask for a page of the dead list."""
+    return f"browse dead {'-' if queue is None else quote_name(queue)} {limit} {after or '-'}\n".encode("ascii")
+
+
+def report(what: Literal["record", "verify", "queues"]) -> bytes:
+    """Ask for the record, its check, or the queues."""
+    return f"{what}\n".encode("ascii")
+
+
+def jobs(items: Sequence[Job]) -> bytes:
+    """The answer to a take."""
+    parts = [_job(item) for item in items]
+    return b"jobs %d %d\n%b" % (len(parts), sum(map(len, parts)), b"".join(parts))
+
+
+def _job(job: Job) -> bytes:
+    id, number, hold, vt, attempt, losses, queue, task, fingerprint, body, *options = job
+    head = (
+        f"job {id.hex()} {number} {hold} {vt} {attempt} {losses} "
+        f"{quote_name(queue)} {quote_name(task)} {fingerprint.hex()} {len(body)}"
+    )
+    if options != [None, 5, None, None, 20, 5]:
+        head += _job_options(job)
+    return b"%b\n%b\n" % (head.encode("ascii"), body)
+
+
+def _job_options(job: Job) -> str:
+    """Spell a delivered job's options that differ from their defaults."""
+    text = "" if job.key is None else f" k={quote(job.key)}"
+    if job.priority != 5:
+        text += f" p={job.priority}"
+    if job.run_at is not None:
+        text += f" at={job.run_at}"
+    if job.expires is not None:
+        text += f" x={job.expires}"
+    if job.max_attempts != 20:
+        text += f" ma={job.max_attempts}"
+    if job.max_losses != 5:
+        text += f" ml={job.max_losses}"
+    return text
+
+
+def json_answer(packed: bytes) -> bytes:
+    """An answer whose body is JSON."""
+    return b"json %d\n%b\n" % (len(packed), packed)
+
+
+def err(code: str, text: str) -> bytes:
+    """An error's answer: one line of printable ASCII whatever the text is."""
+    return f"err {code} {_unprintable('?', text[:_MAX_TEXT])}\n".encode("ascii")
