@@ -1,0 +1,156 @@
+"""Adds: a job is stored once, whatever is repeated, and a key is held by one job."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tenure.engine.core import ID_DIGITS, Core
+from tenure.engine.states import CANCELLED, DEAD, PURGED, READY, SCHEDULED
+from tenure.wire.commands import Add
+
+INLINE_BODY = 1024
+"""Bytes up to which a body stays in the job's row; a larger one would be copied by every change of the row."""
+
+
+class Created(NamedTuple):
+    """The job is stored under this id."""
+
+    id: bytes
+
+
+class Exists(NamedTuple):
+    """The key is held by an earlier job, which was called with the same arguments."""
+
+    id: bytes
+    first: bytes
+
+
+class Conflict(NamedTuple):
+    """The key is held by an earlier job, which was called with other arguments; nothing was stored."""
+
+    id: bytes
+    first: bytes
+    key: str
+
+
+AddAnswer = Created | Exists | Conflict
+
+
+def add(core: Core, a: Add, wall: int) -> AddAnswer:
+    """Store a job, or say which one there is; `wall` is milliseconds since the epoch."""
+    if a.key is not None or core.aliases or core.id_like_keys:
+        answered = _known(core, a) or _held(core, a, wall)
+        if answered is not None:
+            return answered
+    if not _insert(core, a, wall):
+        return Created(a.id)  # the same line again: found by its id, nothing is counted
+    if a.key is not None:
+        _hold(core, a.task, a.key, a.id, a.fingerprint)
+    return Created(a.id)
+
+
+def _known(core: Core, a: Add) -> AddAnswer | None:
+    """A repeat is found by id before its key is looked at: the first answer may have made the key's holder."""
+    if core.store.row("SELECT 1 FROM jobs WHERE id = ?", (a.id,)):
+        return Created(a.id)
+    alias = core.store.row("SELECT first FROM aliases WHERE id = ?", (a.id,)) if core.aliases else None
+    return Exists(a.id, alias[0]) if alias else None
+
+
+def _held(core: Core, a: Add, wall: int) -> AddAnswer | None:
+    key = a.key if a.key is not None else a.id.hex()
+    holder = key_holder(core, a.task, key, wall)
+    if holder is None:
+        return None
+    first, fingerprint = holder
+    if fingerprint != a.fingerprint:
+        return Conflict(a.id, first, key)
+    core.store.begin()
+    queue = core.store.queue_id(a.queue)
+    core.store.execute("INSERT INTO aliases VALUES (?, ?, ?, ?)", (a.id, first, queue, wall))
+    core.aliases += 1
+    core.ledger.queue(queue)["duplicates"] += 1
+    return Exists(a.id, first)
+
+
+def key_holder(core: Core, task: str, key: str, wall: int) -> tuple[bytes, bytes] | None:
+    """The job (and its fingerprint) that holds a key of this task, or None.
+
+    A key that looks like an id may be the automatic key of a job: "call again with `error.key`" meets it.
+    """
+    row = core.store.row("SELECT job, fingerprint, free_at FROM keys WHERE task = ? AND key = ?", (task, key))
+    if row is not None and (row[2] is None or row[2] > wall):
+        return row[0], row[1]
+    if len(key) != ID_DIGITS:
+        return None
+    try:
+        id = bytes.fromhex(key)
+    except ValueError:
+        return None
+    question = "SELECT id, fingerprint FROM jobs WHERE id = ? AND task = ? AND key IS NULL AND state NOT IN (?, ?, ?)"
+    return core.store.row(question, (id, task, DEAD, CANCELLED, PURGED))  # type: ignore[return-value]
+
+
+def _hold(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> None:
+    replaced = core.store.row("SELECT 1 FROM keys WHERE task = ? AND key = ?", (task, key))
+    core.store.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, NULL)", (task, key, id, fingerprint))
+    core.id_like_keys += len(key) == ID_DIGITS and not replaced
+
+
+def _insert(core: Core, a: Add, wall: int) -> bool:
+    """Insert the row; False when the id is known already."""
+    store = core.store
+    store.begin()
+    queue = store.queue_id(a.queue)
+    run_at = _moment(a.run_at, wall)
+    state = SCHEDULED if run_at is not None and run_at > wall else READY
+    big = len(a.body) > INLINE_BODY
+    core.place += 1
+    inserted = store.execute(
+        INSERT_JOB,
+        (
+            a.id,
+            state,
+            queue,
+            a.priority,
+            core.place,
+            run_at,
+            _moment(a.expires, wall),
+            a.vt,
+            a.max_attempts,
+            a.max_losses,
+            a.task,
+            a.key,
+            a.fingerprint,
+            b"" if big else a.body,
+            big,
+            wall,
+        ),
+    ).rowcount
+    if not inserted:
+        return False
+    if big:
+        store.execute("INSERT INTO bodies VALUES (?, ?)", (a.id, a.body))
+    tally = core.ledger.queue(queue)
+    tally["added"] += 1
+    if state == READY:
+        tally["ready"] += 1
+        core.woken.add(a.queue)
+    else:
+        tally["scheduled"] += 1
+        assert run_at is not None  # a scheduled job has its time
+        core.due_at(run_at)
+    return True
+
+
+def _moment(when: tuple[int, bool] | None, wall: int) -> int | None:
+    if when is None:
+        return None
+    return wall + when[0] if when[1] else when[0]
+
+
+INSERT_JOB = """
+    INSERT INTO jobs (id, state, queue, priority, place, run_at, expires, vt, max_attempts, max_losses, task, key,
+                      fingerprint, body, big, added_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+"""

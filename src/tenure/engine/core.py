@@ -1,0 +1,223 @@
+"""What the engine's parts share: the store, the counts, the leases, and the ends of a hand-out.
+
+Every change of state goes through this module or through one statement of the part that makes it, together with
+its counts, so that each transition stands in one place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tenure.engine.leases import Lease, LeaseBook
+from tenure.engine.ledger import Ledger
+from tenure.engine.states import (
+    CANCELLED,
+    DEAD,
+    H_CANCELLED,
+    H_DONE,
+    HOW_NAMES,
+    LOSSES,
+    READY,
+    SCHEDULED,
+    STATE_NAMES,
+)
+from tenure.engine.store import Store
+from tenure.wire.commands import FLOOR
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long ended jobs and their keys stay, in milliseconds."""
+
+    result_ttl: int = 3_600_000
+    key_window: int = 86_400_000
+
+    @property
+    def rows(self) -> int:
+        """How long the row and the hand-outs of a done or cancelled job stay."""
+        return max(self.result_ttl, int(FLOOR * 1000))
+
+
+@dataclass(slots=True)
+class Session:
+    """What the engine remembers of a process's session; only the running hand-outs of it are durable."""
+
+    answered: int = 0
+    closed: bool = False
+
+
+class Core:
+    """The shared state of the engine's parts."""
+
+    def __init__(self, store: Store, retention: Retention, mono: float) -> None:
+        self.store = store
+        self.retention = retention
+        self.ledger = Ledger(store)
+        self.sessions: dict[bytes, Session] = {}
+        # Sessions whose answered number moved in this turn, and what it was: a turn that fails takes it back.
+        self.moved: dict[bytes, int] = {}
+        self.turn = 0
+        self.woken: set[str] = set()
+        """Names of queues in which jobs have become ready since the last look."""
+        self.load(mono)
+
+    def load(self, mono: float) -> None:
+        """Make everything that lives in memory anew from the rows; every running lease has its full time again."""
+        self.ledger.load()
+        last = self.store.row("SELECT max(place), max(max(ifnull(begin_commit, 0), ifnull(end_commit, 0))) FROM jobs")
+        assert last is not None  # an aggregate always has one row
+        self.place = max(last[0] or 0, getattr(self, "place", 0))
+        self.commit_no = max(last[1] or 0, getattr(self, "commit_no", 0)) + 1
+        self.leases = LeaseBook()
+        for row in self.store.rows(RUNNING_LEASES):
+            lease = Lease(*row[:6], mono + row[5] / 1000, *row[6:])
+            self.leases.add(lease)
+            session = self.sessions.setdefault(lease.session, Session())
+            session.answered = max(session.answered, lease.take)
+        self.aliases = self._count("SELECT count(*) FROM aliases")
+        self.id_like_keys = self._count("SELECT count(*) FROM keys WHERE length(key) = 32")
+        self.next_due: int | None = self._first("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
+        self.woken = {self.store.queue_names[id] for id, tally in self.ledger.queues.items() if tally["ready"]}
+
+    def _count(self, question: str) -> int:
+        return self._first(question) or 0
+
+    def _first(self, question: str) -> int | None:
+        row = self.store.row(question)
+        return row[0] if row else None
+
+    def session(self, id: bytes) -> Session:
+        """The memory of a session, made when it is new."""
+        found = self.sessions.get(id)
+        if found is None:
+            found = self.sessions[id] = Session()
+        return found
+
+    def commit(self) -> None:
+        """Make the turn durable, if it wrote anything; raises sqlite3.Error."""
+        if self.store.begun:
+            self.store.commit()
+            self.commit_no += 1
+        self.moved.clear()
+
+    def rollback(self, mono: float) -> None:
+        """Undo the turn, in the file and in memory."""
+        self.store.rollback()
+        for id, answered in self.moved.items():
+            self.sessions[id].answered = answered
+        self.moved.clear()
+        self.load(mono)
+
+    def due_at(self, run_at: int) -> None:
+        """Note that a job is scheduled for then."""
+        if self.next_due is None or run_at < self.next_due:
+            self.next_due = run_at
+
+    # -- the end of a hand-out ------------------------------------------------------------------------------------
+
+    def end_done(self, lease: Lease, result: bytes | None, wall: int) -> None:
+        """The work is done: the job's row keeps the hand-out and the result, and lets go of the body."""
+        self.store.begin()
+        self.store.execute(END_DONE, (wall, wall, self.commit_no, result, lease.id))
+        if lease.big:
+            self.store.execute("DELETE FROM bodies WHERE job = ?", (lease.id,))
+        if lease.key is not None:
+            self._key_after_done(lease.task, lease.key, wall)
+        self._count_end(lease, H_DONE, "done")
+        self.leases.remove(lease)
+
+    def end_dead(self, lease: Lease, how: int, reason: str, error: bytes | None, wall: int, *, cause: str = "") -> None:
+        """The job has failed for good; its key is free."""
+        self._end(lease, how, DEAD, cause or reason, error, wall, ended_at=wall, reason=reason)
+        self.free_key(lease.task, lease.key)
+
+    def end_cancelled(self, lease: Lease, how: int, reason: str, wall: int, error: bytes | None = None) -> None:
+        """The job was cancelled while it ran; its key is free."""
+        self._end(lease, how, CANCELLED, reason, error, wall, ended_at=wall, reason=reason)
+        self.free_key(lease.task, lease.key)
+
+    def end_scheduled(self, lease: Lease, how: int, run_at: int, cause: str, error: bytes | None, wall: int) -> None:
+        """The job runs again at `run_at`."""
+        self._end(lease, how, SCHEDULED, cause, error, wall, run_at=run_at)
+        self.due_at(run_at)
+
+    def end_ready(self, lease: Lease, how: int, cause: str, wall: int) -> None:
+        """The job is given back and keeps its place in the line."""
+        self._end(lease, how, READY, cause, None, wall)
+        self.woken.add(self.store.queue_names[lease.queue])
+
+    def cut_off(self, lease: Lease, how: int, cause: str, wall: int) -> None:
+        """The hand-out ended without the worker's word: given back, or dead at the last loss, or cancelled."""
+        if lease.cancel:
+            self.end_cancelled(lease, how, "cancelled while it ran", wall)
+        elif how in LOSSES and lease.losses + 1 >= lease.max_losses:
+            self.end_dead(lease, how, f"worker lost ({cause})", None, wall, cause=cause)
+        else:
+            self.end_ready(lease, how, cause, wall)
+
+    def _end(
+        self,
+        lease: Lease,
+        how: int,
+        state: int,
+        cause: str,
+        error: bytes | None,
+        wall: int,
+        *,
+        run_at: int | None = None,
+        ended_at: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        lost = how in LOSSES
+        attempt = HOW_NAMES[how] in ("retried", "dead") or (how == H_CANCELLED)
+        self.store.begin()
+        self.store.execute(
+            END_OTHERWISE,
+            (state, int(attempt), int(lost), run_at, ended_at, reason, wall, self.commit_no, how, cause, error, lease.id),
+        )
+        self._count_end(lease, how, STATE_NAMES[state])
+        self.leases.remove(lease)
+
+    def _count_end(self, lease: Lease, how: int, state: str) -> None:
+        queue, worker, end = self.ledger.queues[lease.queue], self.ledger.workers[lease.worker], "/" + HOW_NAMES[how]
+        queue["running"] -= 1
+        queue[state] += 1
+        queue[end] += 1
+        worker["running"] -= 1
+        worker[end] += 1
+
+    # -- keys -----------------------------------------------------------------------------------------------------
+
+    def free_key(self, task: str, key: str | None) -> None:
+        """Let go of an explicit key at once."""
+        if key is not None:
+            self.store.execute("DELETE FROM keys WHERE task = ? AND key = ?", (task, key))
+            self.id_like_keys -= len(key) == ID_DIGITS
+
+    def _key_after_done(self, task: str, key: str, wall: int) -> None:
+        if self.retention.key_window > 0:
+            free_at = wall + self.retention.key_window
+            self.store.execute("UPDATE keys SET free_at = ? WHERE task = ? AND key = ?", (free_at, task, key))
+        else:
+            self.free_key(task, key)
+
+
+ID_DIGITS = 32
+
+RUNNING_LEASES = """
+    SELECT id, number, session, worker, take, hold_vt, queue, task, key, fingerprint, attempts, losses, max_attempts,
+           max_losses, big, cancel
+    FROM jobs WHERE state = 3
+"""
+
+END_DONE = """
+    UPDATE jobs SET state = 4, attempts = attempts + 1, ended_at = ?, end_at = ?, end_commit = ?, how = 1,
+                    result = ?, body = x'', big = 0
+    WHERE id = ?
+"""
+
+END_OTHERWISE = """
+    UPDATE jobs SET state = ?, attempts = attempts + ?, losses = losses + ?, run_at = ?, ended_at = ?, reason = ?,
+                    end_at = ?, end_commit = ?, how = ?, cause = ?, error = ?
+    WHERE id = ?
+"""

@@ -1,0 +1,193 @@
+"""The queue itself: plain method calls over one SQLite connection, both times passed in.
+
+`wall` is milliseconds since the epoch, for due times and for people; `mono` is seconds of a monotonic clock, for
+leases.  The calls of one turn share a transaction: nothing of it may be answered before `commit` has returned.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from tenure.engine import adding, operator, record, settling, sweep, taking
+from tenure.engine.adding import AddAnswer
+from tenure.engine.core import Core, Retention
+from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
+from tenure.engine.store import Durability, Store
+from tenure.engine.taking import TakeAnswer
+from tenure.wire.commands import Add, Bye, ExtendItem, Settle, Take
+
+RUN_OUT_BATCH = 2_000
+
+
+class Engine:
+    """All rules of the queue, without network; the server and the tests drive it.
+
+    `path` is the data file or ":memory:".  Raises StoreError when the file cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        wall: int,
+        mono: float,
+        durability: Durability = "full",
+        retention: Retention | None = None,
+    ) -> None:
+        self._store = Store(path, durability)
+        self._core = Core(self._store, retention or Retention(), mono)
+        self._sweeper = sweep.Sweeper(self._core, wall, mono)
+
+    # -- the lines ------------------------------------------------------------------------------------------------
+
+    def add(self, a: Add, wall: int) -> AddAnswer:
+        """Store a job once; see `adding.add`."""
+        return adding.add(self._core, a, wall)
+
+    def take(
+        self, session: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float, final: bool
+    ) -> TakeAnswer:
+        """Hand jobs out; None when the take may be parked; see `taking.take`."""
+        return taking.take(self._core, session, worker, t, arrived=arrived, wall=wall, mono=mono, final=final)
+
+    def settle(self, session: bytes, s: Settle, wall: int) -> SettleAnswer:
+        """End a hand-out by the worker's word; see `settling.settle`."""
+        return settling.settle(self._core, session, s, wall)
+
+    def extend(self, session: bytes, items: Sequence[ExtendItem], arrived: float, mono: float) -> list[Held] | None:
+        """Hold receipts longer; None when the session is closed."""
+        return settling.extend(self._core, session, items, arrived, mono)
+
+    def bye(self, b: Bye, wall: int) -> list[ByeAnswer]:
+        """Close a session and give back all that it holds."""
+        return settling.bye(self._core, b, wall)
+
+    def cancel_job(self, id: bytes, terminate: bool, wall: int) -> str | None:
+        """The caller's cancel; the answer's words, None for an unknown id."""
+        return operator.cancel_job(self._core, id, terminate, wall)
+
+    def requeue(self, id: bytes, wall: int) -> str | bytes | None:
+        """Put a dead job back; bytes are the id of the other holder of its key, None is an unknown id."""
+        return operator.requeue(self._core, id, wall)
+
+    def purge(self, id: bytes, wall: int) -> str | None:
+        """Take a job off the dead list for good."""
+        return operator.purge(self._core, id, wall)
+
+    def show(self, id: bytes) -> dict[str, Any] | None:
+        """All that is known of a job."""
+        return operator.show(self._core, id)
+
+    def browse_dead(self, queue: str | None, limit: int, after: bytes | None) -> list[dict[str, Any]]:
+        """Dead jobs in the order of their ids."""
+        return operator.browse_dead(self._core, queue, limit, after)
+
+    # -- sessions -------------------------------------------------------------------------------------------------
+
+    def is_closed(self, session: bytes) -> bool:
+        """Whether this session was said bye to."""
+        found = self._core.sessions.get(session)
+        return found is not None and found.closed
+
+    def answered(self, session: bytes) -> int:
+        """The last take number of the session that was answered; 0: none."""
+        found = self._core.sessions.get(session)
+        return found.answered if found is not None else 0
+
+    def forget_session(self, session: bytes) -> None:
+        """Let go of a session's memory, once no line of it can arrive any more."""
+        self._core.sessions.pop(session, None)
+
+    # -- time -----------------------------------------------------------------------------------------------------
+
+    def promote(self, wall: int) -> int:
+        """Make due jobs ready."""
+        return sweep.promote(self._core, wall)
+
+    def run_out(self, before: float, wall: int) -> int:
+        """End leases that ran out at `before` or earlier, a bounded number a call; returns how many."""
+        return settling.run_out(self._core, before, wall, RUN_OUT_BATCH)
+
+    def renew_leases(self, mono: float) -> None:
+        """Give every running lease its full time again: the server was not answering."""
+        self._core.leases.renew_all(mono)
+
+    def sweep(self, wall: int, mono: float) -> int:
+        """One small step of removing what has been kept long enough."""
+        return self._sweeper.step(wall, mono)
+
+    @property
+    def sweeping(self) -> bool:
+        """Whether the next step of a sweep is wanted soon."""
+        return self._sweeper.busy
+
+    def next_lease_end(self) -> float | None:
+        """Monotonic seconds at which the next lease may run out."""
+        return self._core.leases.next_end()
+
+    def next_due(self) -> int | None:
+        """Wall-clock milliseconds at which the next scheduled job falls due."""
+        return self._core.next_due
+
+    def woken(self) -> set[str]:
+        """Queues in which jobs have become ready since the last call."""
+        woken = self._core.woken
+        if not woken:
+            return woken
+        self._core.woken = set()
+        return woken
+
+    def has_ready(self, queue: str) -> bool:
+        """Whether a job waits in this queue."""
+        id = self._store.queue_ids.get(queue)
+        return id is not None and id in self._core.ledger.queues and self._core.ledger.queues[id]["ready"] > 0
+
+    # -- the turn -------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Make all calls since the last commit durable; raises sqlite3.Error (then call `rollback`)."""
+        self._core.commit()
+
+    def rollback(self, mono: float) -> None:
+        """Undo all calls since the last commit, in the file and in memory."""
+        self._core.rollback(mono)
+        self._sweeper.forget()
+
+    def close(self) -> None:
+        """Let go of the file, with everything in it that was committed."""
+        self._store.close()
+
+    # -- the record -----------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, Any]:
+        """The ledger of all jobs and hand-outs, in constant time."""
+        return self._core.ledger.as_record()
+
+    def snapshot(self) -> tuple[sqlite3.Connection, dict[str, Any]]:
+        """A reading connection that stands at the last commit, and the record at that commit; for `record.verify`.
+
+        Call it between turns; the connection may be used from another thread and is the caller's to close.
+        """
+        if self._store.path == ":memory:":
+            db = sqlite3.connect(":memory:", check_same_thread=False)
+            self._store.db.backup(db)
+            return db, self.record()
+        db = sqlite3.connect(f"file:{self._store.path}?mode=ro", uri=True, check_same_thread=False)
+        db.execute("BEGIN")
+        db.execute("SELECT count(*) FROM meta").fetchone()  # the first read is what fixes the snapshot
+        return db, self.record()
+
+    def verify(self) -> dict[str, Any]:
+        """Recount the record from the rows, here and now."""
+        db, claimed = self.snapshot()
+        try:
+            return record.verify(db, claimed)
+        finally:
+            db.close()
+
+    @property
+    def store_id(self) -> str:
+        """The data file's own identity, made with it."""
+        return self._store.id

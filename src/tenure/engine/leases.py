@@ -1,0 +1,106 @@
+"""Who holds what, and until when: kept in memory beside the rows, made anew from them at each start.
+
+A lease's end runs on the server's monotonic clock (seconds).  The rows stay the truth for everything else.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Lease:
+    """A hand-out that still runs; `vt` is milliseconds, `end` monotonic seconds."""
+
+    id: bytes
+    number: int
+    session: bytes
+    worker: int
+    take: int
+    vt: int
+    end: float
+    queue: int
+    task: str
+    key: str | None
+    fingerprint: bytes
+    attempts: int
+    losses: int
+    max_attempts: int
+    max_losses: int
+    big: int
+    cancel: int = 0
+    progress: bytes | None = None
+
+
+class LeaseBook:
+    """All leases, by job and by session, and the next one to run out."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[bytes, Lease] = {}
+        self._by_session: dict[bytes, dict[bytes, Lease]] = {}
+        # One entry a lease at least; an extended lease is found too early here and put back with its new end.
+        self._ends: list[tuple[float, bytes, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(self._by_id.values())
+
+    def get(self, id: bytes, number: int) -> Lease | None:
+        """The lease of exactly this hand-out, if it still runs."""
+        lease = self._by_id.get(id)
+        return lease if lease is not None and lease.number == number else None
+
+    def of_job(self, id: bytes) -> Lease | None:
+        """The lease of this job's running hand-out, if there is one."""
+        return self._by_id.get(id)
+
+    def of_session(self, session: bytes) -> list[Lease]:
+        """All that a session holds."""
+        held = self._by_session.get(session)
+        return list(held.values()) if held else []
+
+    def add(self, lease: Lease) -> None:
+        self._by_id[lease.id] = lease
+        self._by_session.setdefault(lease.session, {})[lease.id] = lease
+        heapq.heappush(self._ends, (lease.end, lease.id, lease.number))
+
+    def remove(self, lease: Lease) -> None:
+        del self._by_id[lease.id]
+        held = self._by_session[lease.session]
+        del held[lease.id]
+        if not held:
+            del self._by_session[lease.session]
+
+    def renew_all(self, now: float) -> None:
+        """Give every lease its full visibility timeout again."""
+        for lease in self:
+            lease.end = max(lease.end, now + lease.vt / 1000)
+        self._ends = [(lease.end, lease.id, lease.number) for lease in self]
+        heapq.heapify(self._ends)
+
+    def next_end(self) -> float | None:
+        """When the next lease may run out (never too late, perhaps too early)."""
+        while self._ends:
+            end, id, number = self._ends[0]
+            if self.get(id, number) is not None:
+                return end
+            heapq.heappop(self._ends)
+        return None
+
+    def run_out(self, before: float, limit: int) -> list[Lease]:
+        """Up to `limit` leases that ended at `before` or earlier; they are still in the book."""
+        found: list[Lease] = []
+        while self._ends and self._ends[0][0] <= before and len(found) < limit:
+            _, id, number = heapq.heappop(self._ends)
+            lease = self.get(id, number)
+            if lease is None:
+                continue
+            if lease.end <= before:
+                found.append(lease)
+            else:
+                heapq.heappush(self._ends, (lease.end, id, number))
+        return found

@@ -1,0 +1,176 @@
+"""Time passing: scheduled jobs fall due, and what has been kept long enough is removed in small batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from tenure.engine.core import ID_DIGITS, Core
+from tenure.engine.states import CANCELLED, DONE, HOW_NAMES, PURGED, STATE_NAMES
+from tenure.wire.commands import FLOOR
+
+PROMOTE_BATCH = 2_000
+LOOK_BATCH = 2_000
+"""Rows that one step of a sweep looks at."""
+REMOVE_BATCH = 500
+"""Rows that one step of a sweep removes."""
+PASS_PAUSE = 30_000
+"""Milliseconds between two passes over the rows."""
+WHOLE_PASS = 16
+"""Every so many passes look at all rows, not only at old ids: ids are made by clients, whose clocks may be wrong."""
+CLOCK_STEP = 60_000
+"""Milliseconds by which the wall clock may move against the monotonic one before it counts as set."""
+
+
+def promote(core: Core, wall: int) -> int:
+    """Make scheduled jobs that are due ready, in the order of their times; returns how many."""
+    if core.next_due is None or core.next_due > wall:
+        return 0
+    rows = core.store.rows(DUE_HEAD, (wall, PROMOTE_BATCH))
+    if rows:
+        core.store.begin()
+        updates = []
+        for id, queue in rows:
+            core.place += 1
+            updates.append((core.place, id))
+            tally = core.ledger.queues[queue]
+            tally["scheduled"] -= 1
+            tally["ready"] += 1
+            core.woken.add(core.store.queue_names[queue])
+        core.store.many("UPDATE jobs SET state = 2, place = ?, run_at = NULL WHERE id = ?", updates)
+    row = core.store.row("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
+    core.next_due = row[0] if row else None
+    return len(rows)
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One walk over the rows: where it is, and what is old enough."""
+
+    cutoff: bytes
+    after: bytes = b""
+
+
+class Sweeper:
+    """Removes ended jobs, spent keys and old aliases; what it removes it adds to the `swept` sums.
+
+    Nothing goes in the first ten minutes after a start, nor after the wall clock was set: workers that waited for
+    the server repeat their lines first, and those have to find their rows.
+    """
+
+    def __init__(self, core: Core, wall: int, mono: float) -> None:
+        self._core = core
+        self._pass: _Pass | None = None
+        self._passes = 0
+        self._next_pass = 0.0
+        self._hold_off(wall, mono)
+
+    def _hold_off(self, wall: int, mono: float) -> None:
+        self._offset = wall - mono * 1000
+        self._not_before = mono + FLOOR
+
+    def step(self, wall: int, mono: float) -> int:
+        """Do one small step if one is due; returns how many jobs it removed."""
+        if abs(wall - mono * 1000 - self._offset) > CLOCK_STEP:
+            self._hold_off(wall, mono)
+        self._offset = wall - mono * 1000
+        if mono < self._not_before:
+            return 0
+        if self._pass is None:
+            if mono < self._next_pass:
+                return 0
+            self._begin_pass(wall)
+            self._sweep_small_tables(wall)
+        return self._sweep_jobs(wall, mono)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a pass is under way, so that the next step is wanted soon."""
+        return self._pass is not None
+
+    def forget(self) -> None:
+        """Begin anew after a turn that was undone."""
+        self._pass = None
+
+    def _begin_pass(self, wall: int) -> None:
+        whole = self._passes % WHOLE_PASS == 0
+        self._passes += 1
+        oldest = max(0, wall - int(FLOOR * 1000))
+        self._pass = _Pass(b"\xff" * 16 if whole else oldest.to_bytes(6, "big") + b"\xff" * 10)
+
+    def _sweep_jobs(self, wall: int, mono: float) -> int:
+        assert self._pass is not None  # step() has begun one
+        core = self._core
+        rows = core.store.rows(LOOK, (self._pass.after, self._pass.cutoff, LOOK_BATCH))
+        old = [row for row in rows if self._is_old(row[1], row[2], wall)]
+        gone = old[:REMOVE_BATCH]
+        if gone:
+            self._remove(gone)
+        if len(old) > REMOVE_BATCH:
+            self._pass.after = gone[-1][0]
+        elif len(rows) == LOOK_BATCH:
+            self._pass.after = rows[-1][0]
+        else:
+            self._pass = None
+            self._next_pass = mono + PASS_PAUSE / 1000
+        return len(gone)
+
+    def _is_old(self, state: int, ended_at: int | None, wall: int) -> bool:
+        if ended_at is None:
+            return False
+        if state in (DONE, CANCELLED):
+            return ended_at <= wall - self._core.retention.rows
+        return state == PURGED and ended_at <= wall - int(FLOOR * 1000)
+
+    def _remove(self, rows: list[tuple[bytes, int, int, int, int, int | None, int | None, int]]) -> None:
+        """Delete jobs with all that belongs to them, and add what they counted to the sums."""
+        store = self._core.store
+        sums: Counter[tuple[str, int, str]] = Counter()
+        store.begin()
+        for id, state, _, queue, number, worker, how, late in rows:
+            sums["queue", queue, "added"] += 1
+            sums["queue", queue, STATE_NAMES[state]] += 1
+            handouts = [(worker, how, late)] if number else []
+            if number > 1:
+                handouts += store.rows("SELECT worker, how, late FROM handouts WHERE job = ?", (id,))
+                store.execute("DELETE FROM handouts WHERE job = ?", (id,))
+            for by, ended, refused in handouts:
+                for scope, owner in (("queue", queue), ("worker", by)):
+                    sums[scope, owner, "handed_out"] += 1  # type: ignore[index]
+                    sums[scope, owner, "/" + HOW_NAMES[ended]] += 1  # type: ignore[index]
+                    sums[scope, owner, "refused"] += refused  # type: ignore[index]
+        store.many("DELETE FROM jobs WHERE id = ?", [(row[0],) for row in rows])
+        store.many("DELETE FROM bodies WHERE job = ?", [(row[0],) for row in rows])
+        self._add_sums(sums)
+
+    def _sweep_small_tables(self, wall: int) -> None:
+        """Spent keys and old aliases: small tables, looked through once a pass."""
+        core = self._core
+        spent = core.store.rows("SELECT task, key FROM keys WHERE free_at <= ? LIMIT ?", (wall, REMOVE_BATCH * 10))
+        old = core.store.rows(
+            "SELECT id, queue FROM aliases WHERE at <= ? LIMIT ?", (wall - int(FLOOR * 1000), REMOVE_BATCH * 10)
+        )
+        if not spent and not old:
+            return
+        core.store.begin()
+        core.store.many("DELETE FROM keys WHERE task = ? AND key = ?", spent)
+        core.id_like_keys -= sum(len(key) == ID_DIGITS for _, key in spent)
+        core.store.many("DELETE FROM aliases WHERE id = ?", [(id,) for id, _ in old])
+        core.aliases -= len(old)
+        self._add_sums(Counter(("queue", queue, "duplicates") for _, queue in old))
+
+    def _add_sums(self, sums: Counter[tuple[str, int, str]]) -> None:
+        rows = [(scope, owner, counter, n) for (scope, owner, counter), n in sums.items() if n]
+        self._core.store.many(ADD_SUM, rows)
+
+
+DUE_HEAD = "SELECT id, queue FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
+
+LOOK = """
+    SELECT id, state, ended_at, queue, number, worker, how, late FROM jobs WHERE id > ? AND id <= ? ORDER BY id LIMIT ?
+"""
+
+ADD_SUM = """
+    INSERT INTO swept VALUES (?, ?, ?, ?)
+    ON CONFLICT (scope, owner, counter) DO UPDATE SET n = swept.n + excluded.n
+"""

@@ -1,0 +1,187 @@
+"""Takes: who gets which job, and what a repeated take is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from tenure.engine.core import Core
+from tenure.engine.leases import Lease
+from tenure.wire.commands import Job, Take
+
+TakeAnswer = list[Job] | Literal["closed", "stale"] | None
+"""Jobs (perhaps none), or why the number is not answered; None: nothing is there, the take may be parked."""
+
+
+def take(
+    core: Core, session_id: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float, final: bool
+) -> TakeAnswer:
+    """Answer a take: hand jobs out, or repeat what this number was given.
+
+    `arrived` is when the line's bytes had been read, `mono` is now (both monotonic seconds); `hold` in the answer
+    counts from `arrived`.  `final`: answer empty rather than None when nothing is there.
+    """
+    session = core.session(session_id)
+    if session.closed:
+        return "closed"
+    if t.number < session.answered:
+        return "stale"
+    if t.number == session.answered:
+        return _again(core, session_id, t.number, arrived)
+    jobs = _grant(core, session_id, worker, t, arrived, wall, mono)
+    if not jobs and not final:
+        return None
+    core.moved.setdefault(session_id, session.answered)
+    session.answered = t.number
+    return jobs
+
+
+def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]:
+    """The hand-outs of an answered take that still run, with the time that is left; answered from the rows."""
+    held = [lease for lease in core.leases.of_session(session) if lease.take == number]
+    jobs = []
+    for lease in held:
+        row = core.store.row(f"SELECT {DELIVERED} FROM jobs WHERE id = ?", (lease.id,))
+        assert row is not None  # a leased job has its row
+        jobs.append(_job(core, row, lease, arrived))
+    return jobs
+
+
+def _grant(
+    core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float
+) -> list[Job]:
+    jobs: list[Job] = []
+    while len(jobs) < t.limit:
+        shares = _shares(core, t.queues, t.limit - len(jobs))
+        if not shares:
+            break
+        for queue, n in shares:
+            rows = core.store.rows(READY_HEAD, (queue, n))
+            jobs += _hand_out(core, session, worker, t, rows, arrived, wall, mono)
+    return jobs
+
+
+def _shares(core: Core, names: Sequence[str], limit: int) -> list[tuple[int, int]]:
+    """How many jobs to take from which queue: one each in turn, beginning where the last take ended."""
+    if len(names) == 1:  # what most workers ask for
+        id = core.store.queue_ids.get(names[0])
+        ready = core.ledger.queues[id]["ready"] if id is not None and id in core.ledger.queues else 0
+        return [(id, min(limit, ready))] if id is not None and ready else []
+    ids = (core.store.queue_ids.get(name) for name in names)
+    left = {id: core.ledger.queues[id]["ready"] for id in ids if id is not None and id in core.ledger.queues}
+    turn = [id for id, ready in left.items() if ready]
+    if not turn:
+        return []
+    start = core.turn % len(turn)
+    shares = round_robin([(id, left[id]) for id in turn[start:] + turn[:start]], limit)
+    core.turn += 1
+    return shares
+
+
+def round_robin(ready: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
+    """Share `limit` out among queues with so many ready jobs, one each in turn; pure.
+
+    >>> round_robin([(1, 5), (2, 1), (3, 9)], 6)
+    [(1, 3), (2, 1), (3, 2)]
+    """
+    shares = dict.fromkeys((queue for queue, _ in ready), 0)
+    left = dict(ready)
+    while limit and left:
+        for queue in list(left):
+            if not limit:
+                break
+            shares[queue] += 1
+            left[queue] -= 1
+            limit -= 1
+            if not left[queue]:
+                del left[queue]
+    return [(queue, n) for queue, n in shares.items() if n]
+
+
+def _hand_out(
+    core: Core,
+    session: bytes,
+    worker: str,
+    t: Take,
+    rows: list[tuple[Any, ...]],
+    arrived: float,
+    wall: int,
+    mono: float,
+) -> list[Job]:
+    core.store.begin()
+    worker_id = core.store.worker_id(worker)
+    jobs, updates = [], []
+    for row in rows:
+        id, queue, expires, number = row[0], row[1], row[2], row[3]
+        if expires is not None and expires <= wall:
+            expire(core, id, queue, row, wall)
+            continue
+        if number:
+            core.store.execute(KEEP_HANDOUT, (id,))
+        vt = row[4] or t.vt
+        lease = Lease(
+            id, number + 1, session, worker_id, t.number, vt, mono + vt / 1000, queue, row[5], row[6], row[7], row[8],
+            row[9], row[10], row[11], row[12],
+        )  # fmt: skip
+        core.leases.add(lease)
+        updates.append((session, worker_id, t.number, vt, wall, core.commit_no, id))
+        jobs.append(_job(core, row, lease, arrived))
+    core.store.many(HAND_OUT, updates)
+    tally, by = core.ledger.queue(rows[0][1]) if rows else {}, core.ledger.worker(worker_id)
+    for counts in (tally, by):
+        if updates:
+            counts["handed_out"] += len(updates)
+            counts["running"] += len(updates)
+    if updates:
+        tally["ready"] -= len(updates)
+    return jobs
+
+
+def expire(core: Core, id: bytes, queue: int, row: tuple[Any, ...], wall: int) -> None:
+    """A waiting job is past its latest start: dead, its key free."""
+    core.store.execute(EXPIRE, (wall, id))
+    core.free_key(row[5], row[6])
+    tally = core.ledger.queue(queue)
+    tally["ready"] -= 1
+    tally["dead"] += 1
+    tally["expired"] += 1
+
+
+def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
+    body = row[13]
+    if lease.big:
+        stored = core.store.row("SELECT body FROM bodies WHERE job = ?", (lease.id,))
+        assert stored is not None  # written in the job's own transaction
+        body = stored[0]
+    hold = max(0, int((lease.end - arrived) * 1000))  # rounded down: the holder may only believe in less
+    return Job(
+        lease.id, lease.number, hold, lease.vt, lease.attempts + 1, lease.losses, core.store.queue_names[lease.queue],
+        lease.task, lease.fingerprint, body, lease.key, row[14], row[15], row[2], lease.max_attempts, lease.max_losses,
+    )  # fmt: skip
+
+
+DELIVERED = """
+    id, queue, expires, number, vt, task, key, fingerprint, attempts, losses, max_attempts, max_losses, big, body,
+    priority, run_at
+"""
+
+READY_HEAD = f"""
+    SELECT {DELIVERED} FROM jobs INDEXED BY ready WHERE queue = ? AND state = 2 ORDER BY priority DESC, place LIMIT ?
+"""
+
+HAND_OUT = """
+    UPDATE jobs SET state = 3, number = number + 1, session = ?, worker = ?, take = ?, hold_vt = ?, begin_at = ?,
+                    begin_commit = ?, end_at = NULL, end_commit = NULL, how = NULL, late = 0, cause = NULL, error = NULL
+    WHERE id = ?
+"""
+
+KEEP_HANDOUT = """
+    INSERT INTO handouts (job, number, session, worker, take, hold_vt, begin_at, begin_commit, end_at, end_commit, how,
+                          late, cause, error)
+    SELECT id, number, session, worker, take, hold_vt, begin_at, begin_commit, end_at, end_commit, how, late, cause,
+           error
+    FROM jobs WHERE id = ?
+"""
+
+EXPIRE = "UPDATE jobs SET state = 5, expired = 1, ended_at = ?, reason = 'expired' WHERE id = ?"
+
