@@ -11,16 +11,14 @@
     |-- ProtocolError               the other side spoke out of turn (also ConnectionError)
     |-- ServerError                 the server answered `err CODE TEXT`
     |-- DecodeError                 bytes that are no message (also ValueError)
+    |-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
     `-- JobNotFound                 no job with that id (also LookupError)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from tenure.broker import Added
+from typing import Any
 
 
 class TenureError(Exception):
@@ -85,20 +83,36 @@ class BrokerUnavailable(TenureError, ConnectionError):
     """The broker did not confirm in time: the job may or may not be stored, and it is safe to send it again.
 
     `id` and `key` belong to the (first) unconfirmed job; calling the task again with `options(key=error.key)` meets
-    that job if it was stored.  `resend()` repeats the same line, up to five minutes after the first write.
+    that job if it was stored.  `resend()` repeats the same line, up to five minutes after the first write.  A broker
+    raises it with a callable that returns its answers, one for each message of the call.
     """
 
-    def __init__(self, text: str, id: str = "", key: str = "", resend: Callable[[], list[Added]] | None = None) -> None:
+    def __init__(self, text: str, id: str = "", key: str = "", resend: Callable[[], Any] | None = None) -> None:
         super().__init__(text)
         self.id = id
         self.key = key
         self._resend = resend
 
-    def resend(self) -> list[Added]:
-        """Send the same line again; returns the broker's answers, or raises BrokerUnavailable once more."""
+    def resend(self) -> Any:
+        """Send the same line again; returns what the call would have, or raises BrokerUnavailable once more."""
         if self._resend is None:
             raise self
         return self._resend()
+
+    def adapt(self, convert: Callable[[Any], Any]) -> BrokerUnavailable:
+        """Let `resend()` return `convert(what it returned so far)`, now and after every further failure."""
+        inner = self._resend
+
+        def again() -> Any:
+            try:
+                answers = inner() if inner is not None else None
+            except BrokerUnavailable as error:
+                raise error if error is self else error.adapt(convert) from None
+            return convert(answers)
+
+        if inner is not None:
+            self._resend = again
+        return self
 
 
 class ProtocolError(TenureError, ConnectionError):
@@ -112,6 +126,10 @@ class ServerError(TenureError):
         super().__init__(f"{code}: {text}")
         self.code = code
         self.text = text
+
+
+class NotInJob(TenureError, RuntimeError):
+    """`current_job` was read where no job runs."""
 
 
 class JobNotFound(TenureError, LookupError):

@@ -141,7 +141,9 @@ def _traceback_of(error: BaseException) -> str:
 
 def _frames_of(error: BaseException) -> str:
     try:
-        return _joined(traceback.format_tb(error.__traceback__, limit=-MAX_FRAMES))
+        # Read past the exception's own `__getattribute__`, which may be what failed.
+        frames = BaseException.__dict__["__traceback__"].__get__(error)
+        return _joined(traceback.format_tb(frames, limit=-MAX_FRAMES))
     except BaseException:  # noqa: BLE001
         return ""
 

@@ -1,0 +1,107 @@
+"""Names: how a task gets its own, and which known word a mistyped one was meant to be."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tenure.errors import ConfigError, TaskDefinitionError
+from tenure.message import check_name
+
+ELSEWHERE = {
+    "max_retries": "max_attempts= (it counts the first try too: max_retries=3 is max_attempts=4)",
+    "retries": "max_attempts= (it counts the first try too: retries=3 is max_attempts=4)",
+    "retry": "max_attempts=",
+    "autoretry_for": "nothing: every exception is retried, until max_attempts=",
+    "retry_backoff": "backoff=Backoff(base=, factor=, cap=)",
+    "retry_backoff_max": "backoff=Backoff(cap=)",
+    "retry_jitter": "nothing: each delay is between half and the whole of the backoff",
+    "default_retry_delay": "backoff=Backoff(base=)",
+    "countdown": "delay=",
+    "eta": "run_at=",
+    "expire": "expires=",
+    "ttl": "expires=",
+    "acks_late": "nothing: a job is always acknowledged after it has run",
+    "reject_on_worker_lost": "nothing: a lost job always comes back, at most max_losses= times",
+    "ignore_result": "nothing: leave it out",
+    "track_started": "nothing: the record has every start",
+    "bind": "nothing: use tenure.current_job inside the task",
+    "base": "nothing: a task is a plain function",
+    "serializer": "nothing: arguments are msgpack",
+    "rate_limit": "nothing: this version has no rate limits",
+    "time_limit": "timeout=",
+    "soft_time_limit": "timeout=",
+    "max_age": "expires=",
+    "unique": "key=",
+    "unique_key": "key=",
+    "task_id": "key=",
+    "idempotency_key": "key=",
+    "routing_key": "queue=",
+    "queue_name": "queue=",
+    "exchange": "queue=",
+    "actor_name": "name=",
+    "vt": "visibility_timeout=",
+}
+"""What other frameworks call an option, and what stands for it here."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean max_attempts?`, or an empty text when nothing is near."""
+    from difflib import get_close_matches  # only needed for an error
+
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def unknown_option(where: str, word: str, known: Iterable[str]) -> str:
+    """Return the text for an option that there is not, with the way out."""
+    names = list(known)
+    if word in ELSEWHERE:
+        return f"{where} has no option {word}=; here it is {ELSEWHERE[word]}."
+    hint = did_you_mean(word, names)
+    if not hint and "retr" in word:
+        hint = " Did you mean 'max_attempts'?"
+    return f"{where} has no option {word}=.{hint} Options: {', '.join(names)}."
+
+
+def checked(kind: str, name: object) -> str:
+    """Return `name` if it can be one, else raise ConfigError saying what the rule is."""
+    if type(name) is not str:
+        raise ConfigError(f"{kind} has to be a str, not {type(name).__name__}: {name!r:.100}")
+    try:
+        return check_name(kind, name)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def task_name(function: Callable[..., Any]) -> str:
+    """Return `module.qualname` as a worker will see it, never `__main__`; raises TaskDefinitionError."""
+    qualname = getattr(function, "__qualname__", None)
+    if not isinstance(qualname, str) or "<lambda>" in qualname:
+        raise TaskDefinitionError(f"{function!r} has no name of its own; give the task one: @app.task(name=...)")
+    return f"{_module_of(function, qualname)}.{qualname}"
+
+
+def place_of(function: Callable[..., Any]) -> tuple[str, int] | None:
+    """Return the file and first line of the function's code, below all decorators; None if it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+def _module_of(function: Callable[..., Any], qualname: str) -> str:
+    name: str = function.__module__
+    if name not in ("__main__", "__mp_main__"):
+        return name
+    module = sys.modules.get(name)
+    spec = getattr(module, "__spec__", None)
+    if module is None or spec is None:
+        raise TaskDefinitionError(
+            f"task {qualname} is defined in a file that is run as a script, so a worker would not find it under the "
+            f"name __main__.{qualname}. Run the file as a module (python -m shop.jobs), or move the task to a module "
+            f"that the script imports, or give it a name of its own: @app.task(name='jobs.{qualname}')."
+        )
+    # Whoever imports the module by its name has to meet this one, and not a second copy with a second app.
+    sys.modules.setdefault(spec.name, module)
+    return str(spec.name)

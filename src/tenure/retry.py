@@ -1,0 +1,31 @@
+"""How long to wait before the next try, as pure functions; `roll` is the jitter, from 0 to 1, passed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from tenure.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """The pause after a failed attempt: `base` seconds, `factor` times longer each time, at most `cap` seconds."""
+
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("base", 0.0), ("factor", 1.0), ("cap", 0.0)):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not isfinite(value) or value < least:
+                raise ConfigError(f"Backoff({name}={value!r}) is not possible: give a number of at least {least:g}")
+
+    def delay(self, attempt: int, roll: float) -> float:
+        """Return the pause in seconds after attempt number `attempt` (from 1): between half and the whole of it."""
+        try:
+            whole = min(self.cap, self.base * self.factor ** (attempt - 1))
+        except OverflowError:  # a power that large is above any cap
+            whole = self.cap
+        return whole * (0.5 + 0.5 * roll)
