@@ -1,0 +1,93 @@
+# Every target makes and updates .venv by itself; a Python of 3.11 or newer is all that a machine needs.
+#
+#   make demo     see it work: server, workers, a crash, a cut connection, the record
+#   make test     everything that this machine can run
+#   make check    format, lint, types, layers, unit and property tests
+#   make bench    measure speed and size
+#   make format   let ruff rewrite what it can
+#   make clean    remove .venv and all that was made
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test check bench format clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+CORE := $(VENV)/.installed-core
+DEV := $(VENV)/.installed-dev
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PYTEST := $(BIN)/python -m pytest --timeout 60
+
+CODE := $(wildcard src tests examples)
+FAST_TESTS := $(wildcard tests/unit tests/property)
+SLOW_TESTS := $(wildcard tests/contract tests/typing tests/faults tests/acceptance)
+# TENURE_CHECKED=1 says that `make check` has just passed, so its tests need no second run.
+TESTS := $(if $(filter 1,$(TENURE_CHECKED)),$(SLOW_TESTS),$(FAST_TESTS) $(SLOW_TESTS))
+
+CHECK_BUDGET := 180
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# The first of these that is new enough and can make virtual environments.
+$(BIN)/python:
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  seen="$$python"; \
+	  "$$python" -c 'import venv, ensurepip' 2>/dev/null || continue; \
+	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  exec "$$python" -m venv --clear $(VENV); \
+	done; \
+	if [ -n "$$seen" ]; then \
+	  echo "$$seen is new enough but cannot make a virtual environment: install its venv module" >&2; \
+	  echo "(on Debian and Ubuntu the package python3-venv)." >&2; \
+	else \
+	  echo "Tenure needs Python 3.11 or newer; none of python3, python3.13, python3.12, python3.11 is." >&2; \
+	fi; \
+	exit 1
+
+$(CORE): pyproject.toml | $(BIN)/python
+	@echo "installing tenure"
+	@$(PIP) install --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "installing tenure and its development tools"
+	@$(PIP) install --editable '.[dev]'
+	@touch $(CORE) $@
+
+demo: $(CORE)
+	@$(BIN)/python -m examples.stdlib_report.demo
+
+bench: $(DEV)
+	@$(BIN)/python -m tests.benchmarks
+
+format: $(DEV)
+	@$(BIN)/ruff check --fix-only --quiet $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+# All parts run, also behind one that failed, so that one run shows everything.
+check: $(DEV)
+	@total=0; failed=; times=; \
+	part() { \
+	  name=$$1; shift; begin=$$(date +%s); \
+	  echo "--- $$name"; \
+	  "$$@" || failed="$$failed $$name"; \
+	  took=$$(( $$(date +%s) - begin )); total=$$(( total + took )); times="$$times, $$name $$took s"; \
+	}; \
+	part format $(BIN)/ruff format --check --quiet $(CODE); \
+	part lint $(BIN)/ruff check --quiet $(CODE); \
+	part types $(BIN)/mypy $(CODE); \
+	part layers env NO_COLOR=1 $(BIN)/lint-imports --no-logo; \
+	part tests $(PYTEST) -q $(FAST_TESTS); \
+	echo "check: $$total s of $(CHECK_BUDGET) s ($${times#, })"; \
+	if [ $$total -gt $(CHECK_BUDGET) ]; then echo "!!!!!!!! check is OVER ITS BUDGET of $(CHECK_BUDGET) s !!!!!!!!"; fi; \
+	if [ -n "$$failed" ]; then echo "check failed:$$failed" >&2; exit 1; fi
+
+# pytest itself prints what each folder took against its budget (tests/conftest.py), above its closing line.
+test: $(DEV)
+	@$(if $(strip $(TESTS)),$(PYTEST) $(TESTS),echo "no tests left to run")
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
