@@ -88,7 +88,7 @@ def key_holder(core: Core, task: str, key: str, wall: int) -> tuple[bytes, bytes
     except ValueError:
         return None
     question = "SELECT id, fingerprint FROM jobs WHERE id = ? AND task = ? AND key IS NULL AND state NOT IN (?, ?, ?)"
-    return core.store.row(question, (id, task, DEAD, CANCELLED, PURGED))  # type: ignore[return-value]
+    return core.store.row(question, (id, task, DEAD, CANCELLED, PURGED))
 
 
 def _hold(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> None:

@@ -70,7 +70,8 @@ class Core:
         self.commit_no = max(last[1] or 0, getattr(self, "commit_no", 0)) + 1
         self.leases = LeaseBook()
         for row in self.store.rows(RUNNING_LEASES):
-            lease = Lease(*row[:6], mono + row[5] / 1000, *row[6:])
+            id, number, session_id, worker, take, vt, *rest = row
+            lease = Lease(id, number, session_id, worker, take, vt, mono + vt / 1000, *rest)
             self.leases.add(lease)
             session = self.sessions.setdefault(lease.session, Session())
             session.answered = max(session.answered, lease.take)
@@ -173,7 +174,20 @@ class Core:
         self.store.begin()
         self.store.execute(
             END_OTHERWISE,
-            (state, int(attempt), int(lost), run_at, ended_at, reason, wall, self.commit_no, how, cause, error, lease.id),
+            (
+                state,
+                int(attempt),
+                int(lost),
+                run_at,
+                ended_at,
+                reason,
+                wall,
+                self.commit_no,
+                how,
+                cause,
+                error,
+                lease.id,
+            ),
         )
         self._count_end(lease, how, STATE_NAMES[state])
         self.leases.remove(lease)

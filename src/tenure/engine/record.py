@@ -123,7 +123,10 @@ CONTRADICTIONS = (
     ("its hand-out runs, but the state is not running", f"state <> {RUNNING} AND number > 0 AND how IS NULL"),
     ("done, but its last hand-out did not end so", f"state = {DONE} AND how IS NOT 1"),
     ("its last hand-out ended done, but the job is not done", f"state <> {DONE} AND how = 1"),
-    ("waiting or running, but it has an end time", f"state IN ({SCHEDULED}, {READY}, {RUNNING}) AND ended_at IS NOT NULL"),
+    (
+        "waiting or running, but it has an end time",
+        f"state IN ({SCHEDULED}, {READY}, {RUNNING}) AND ended_at IS NOT NULL",
+    ),
     ("ended, but it has no end time", f"state IN ({DONE}, {DEAD}, {CANCELLED}, {PURGED}) AND ended_at IS NULL"),
     ("unknown state", f"state NOT BETWEEN {SCHEDULED} AND {PURGED}"),
 )

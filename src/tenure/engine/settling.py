@@ -113,7 +113,9 @@ def _ended_row(core: Core, id: bytes, number: int) -> tuple[int, int, str, int, 
     return None if row is None else (row[0], row[1], "handouts", row[2], job[4], row[3])
 
 
-def extend(core: Core, session_id: bytes, items: Sequence[ExtendItem], arrived: float, mono: float) -> list[Held] | None:
+def extend(
+    core: Core, session_id: bytes, items: Sequence[ExtendItem], arrived: float, mono: float
+) -> list[Held] | None:
     """Hold each receipt longer; None when the session is closed."""
     if core.session(session_id).closed:
         return None

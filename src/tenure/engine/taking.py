@@ -47,9 +47,7 @@ def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]
     return jobs
 
 
-def _grant(
-    core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float
-) -> list[Job]:
+def _grant(core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float) -> list[Job]:
     jobs: list[Job] = []
     while len(jobs) < t.limit:
         shares = _shares(core, t.queues, t.limit - len(jobs))
@@ -184,4 +182,3 @@ KEEP_HANDOUT = """
 """
 
 EXPIRE = "UPDATE jobs SET state = 5, expired = 1, ended_at = ?, reason = 'expired' WHERE id = ?"
-

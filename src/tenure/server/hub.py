@@ -1,0 +1,418 @@
+"""The server without sockets: bytes in, bytes out, both times passed in.
+
+Everything that arrived since the last turn is applied in one transaction; only after its commit are the answers put
+to the connections.  The asyncio shell in `server.py` and the tests drive this same object.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tenure.engine import record
+from tenure.engine.engine import Engine
+from tenure.server.answers import Answers
+from tenure.server.parking import Parking
+from tenure.server.session import Connection, Parked
+from tenure.wire import encode
+from tenure.wire.commands import (
+    LINE_AGE,
+    MAX_BODY,
+    MAX_LINE,
+    Add,
+    Bad,
+    Browse,
+    Bye,
+    CancelJob,
+    Command,
+    Extend,
+    Hello,
+    Purge,
+    Report,
+    Requeue,
+    Settle,
+    Show,
+    Take,
+)
+from tenure.wire.parse import CommandParser
+
+GAP = 1.0
+"""Seconds without a turn after which the server counts as having been away: all leases get their full time again."""
+TICK = 0.25
+LOOK_AGAIN = 0.005
+"""Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
+SWEEP_PAUSE = 0.02
+MAX_BROWSE = 1_000
+
+log = logging.getLogger("tenure.server")
+
+
+class Hub:
+    """All connections over one engine.
+
+    `max_connections` and `max_body` (bytes) are limits that are answered with `err`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        answers: Answers,
+        mono: float,
+        max_connections: int = 10_000,
+        max_body: int = MAX_BODY,
+        max_line: int = MAX_LINE,
+    ) -> None:
+        self._engine = engine
+        self._answers = answers
+        self._max_connections = max_connections
+        self._max_body = max_body
+        self._max_line = max_line
+        self._connections: dict[Connection, None] = {}
+        self._connections_of: Counter[bytes] = Counter()
+        self._left: deque[tuple[float, bytes]] = deque()  # sessions without a connection, since when
+        self._parking = Parking()
+        self._inbox: list[tuple[Connection, Command, float]] = []
+        self._replies: list[tuple[Connection, bytes]] = []
+        self._parkings: list[tuple[bool, Parked]] = []  # this turn's changes: (parked or unparked, take)
+        self._questions: list[Connection] = []
+        self.background: list[tuple[Connection, Callable[[], dict[str, Any]]]] = []
+        """Answers to be made outside of the loop; the shell passes what they return to `finish`."""
+        self._seen = mono
+        self._run_out_before: float | None = None
+        self._next_check = mono + 1.0
+        self._next_sweep = mono
+        self._next_tick = mono + TICK
+        self._apply_one: dict[type, Callable[[Connection, Any, float, int, float], bytes | None]] = {
+            Hello: self._hello,
+            Add: self._add,
+            Take: self._take,
+            Settle: self._settle,
+            Extend: self._extend,
+            Bye: self._bye,
+            CancelJob: self._cancel_job,
+            Requeue: self._requeue,
+            Purge: self._purge,
+            Show: self._show,
+            Browse: self._browse,
+            Report: self._report,
+            Bad: self._bad,
+        }
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    def open(self, mono: float) -> Connection:
+        """A new connection; above the limit it is answered `err limit` and to be closed."""
+        connection = Connection(CommandParser(self._max_body, self._max_line), mono)
+        if len(self._connections) >= self._max_connections:
+            connection.out.append(encode.err("limit", f"this server serves {self._max_connections} connections"))
+            connection.closing = connection.gone = True
+        else:
+            self._connections[connection] = None
+        return connection
+
+    def receive(self, connection: Connection, data: bytes, mono: float) -> bool:
+        """Take bytes that have been read by `mono`; True when a turn is wanted."""
+        if connection.gone:
+            return False
+        commands = connection.feed(data, mono)
+        if connection.busy:
+            connection.held += [(command, mono) for command in commands]
+            return False
+        for command in commands:
+            self._inbox.append((connection, command, mono))
+        return bool(commands)
+
+    def lost(self, connection: Connection, mono: float) -> None:
+        """The connection is gone, and its parked take with it; what had arrived is still carried out."""
+        if connection not in self._connections:
+            return
+        del self._connections[connection]
+        connection.gone = True
+        connection.out.clear()
+        if connection.parked is not None:
+            self._parking.remove(connection.parked)
+        if connection.hello is not None:
+            session = connection.hello.session
+            self._connections_of[session] -= 1
+            if not self._connections_of[session]:
+                del self._connections_of[session]
+                self._left.append((mono, session))
+
+    def connections(self) -> list[Connection]:
+        """All connections that are open."""
+        return list(self._connections)
+
+    # -- the turn -------------------------------------------------------------------------------------------------
+
+    def turn(self, wall: int, mono: float) -> list[Connection]:
+        """Apply what has arrived and what time has brought, commit, and return the connections with answers."""
+        if mono - self._seen > GAP:
+            log.warning(
+                "the server was away for %.1f s; every running lease has its full time again", mono - self._seen
+            )
+            self._engine.renew_leases(mono)
+            self._run_out_before = None
+        self._seen = mono
+        inbox, self._inbox = self._inbox, []
+        if not self._attempt(inbox, wall, mono):
+            for item in inbox:  # one by one, so that only what cannot be done is refused
+                if not self._attempt([item], wall, mono):
+                    self._replies.append((item[0], encode.err("storage", self._fault)))
+        for connection in self._questions:
+            self.background.append((connection, partial(_verify, *self._engine.snapshot())))
+        self._questions.clear()
+        return self._deliver()
+
+    def _attempt(self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float) -> bool:
+        """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
+        replies_before = len(self._replies)
+        try:
+            for connection, command, arrived in inbox:
+                self._apply(connection, command, arrived, wall, mono)
+            self._pass_time(wall, mono)
+            self._serve_parked(wall, mono)
+            self._engine.commit()
+        except Exception as error:
+            expected = isinstance(error, sqlite3.Error)
+            self._fault = f"{error}; nothing was done, send the line again later"
+            log.error("a turn of %d lines was undone: %s", len(inbox), error, exc_info=not expected)
+            self._engine.rollback(mono)
+            del self._replies[replies_before:]
+            for asking in self._questions:
+                asking.busy = False
+            self._questions.clear()
+            for parked, take in reversed(self._parkings):
+                (self._parking.remove if parked else self._parking.add)(take)
+            self._parkings.clear()
+            return False
+        self._parkings.clear()
+        return True
+
+    def _deliver(self) -> list[Connection]:
+        replies, self._replies = self._replies, []
+        touched: dict[Connection, None] = {}
+        for connection, answer in replies:
+            if not connection.gone:
+                connection.out.append(answer)
+                touched[connection] = None
+        return list(touched)
+
+    def _apply(self, connection: Connection, command: Command, arrived: float, wall: int, mono: float) -> None:
+        if connection.busy:  # the line before it in this same turn asked for a long answer
+            connection.held.append((command, arrived))
+            return
+        if connection.parked is not None:
+            self._answer_parked(connection.parked, wall, mono, final=True)
+        if connection.hello is None and type(command) not in (Hello, Bad):
+            self._replies.append((connection, encode.err("hello-first", "say hello before anything else")))
+            return
+        answer = self._apply_one[type(command)](connection, command, arrived, wall, mono)
+        if answer is not None:
+            self._replies.append((connection, answer))
+
+    def _pass_time(self, wall: int, mono: float) -> None:
+        self._engine.promote(wall)
+        if self._run_out_before is not None:
+            self._engine.run_out(self._run_out_before, wall)
+            self._run_out_before = None
+        end = self._engine.next_lease_end()
+        if end is not None and end <= mono:
+            self._run_out_before = mono
+        for parked in self._parking.over(mono):
+            self._answer_parked(parked, wall, mono, final=True)
+        if mono >= self._next_sweep:
+            self._engine.sweep(wall, mono)
+            self._next_sweep = mono + (SWEEP_PAUSE if self._engine.sweeping else 1.0)
+        if mono >= self._next_check:
+            self._next_check = mono + 1.0
+            self._check_connections(mono)
+
+    def _serve_parked(self, wall: int, mono: float) -> None:
+        for queue in self._engine.woken():
+            for parked in self._parking.waiting(queue):
+                if not self._engine.has_ready(queue):
+                    break
+                self._answer_parked(parked, wall, mono, final=False)
+
+    def _check_connections(self, mono: float) -> None:
+        for connection in self._connections:
+            why = connection.overdue(mono)
+            if why is not None and not connection.closing:
+                connection.closing = True
+                self._replies.append((connection, encode.err("timeout", why)))
+        while self._left and self._left[0][0] + LINE_AGE <= mono:
+            _, session = self._left.popleft()
+            if session not in self._connections_of:
+                self._engine.forget_session(session)
+
+    def next_wake(self, wall: int, mono: float) -> float:
+        """Monotonic seconds at which the next turn is wanted, whatever arrives."""
+        wake = mono + TICK
+        if self._run_out_before is not None:
+            wake = mono + LOOK_AGAIN
+        end, deadline, due = self._engine.next_lease_end(), self._parking.next_deadline(), self._engine.next_due()
+        if end is not None:
+            wake = min(wake, max(end, mono + LOOK_AGAIN))
+        if deadline is not None:
+            wake = min(wake, deadline)
+        if due is not None:
+            wake = min(wake, mono + max(0, due - wall) / 1000)
+        if self._engine.sweeping:
+            wake = min(wake, self._next_sweep)
+        return max(wake, mono)
+
+    def finish(self, connection: Connection, answer: dict[str, Any] | None, mono: float) -> list[Connection]:
+        """Put an answer that was made in the background; its connection's held lines come up in the next turn."""
+        packed = encode.err("storage", "the recount failed") if answer is None else _json(answer)
+        if not connection.gone:
+            connection.out.append(packed)
+        connection.busy = False
+        self._inbox += [(connection, command, arrived) for command, arrived in connection.held]
+        connection.held.clear()
+        return [connection]
+
+    def drain(self, wall: int, mono: float) -> list[Connection]:
+        """Answer every parked take, empty, before the server ends."""
+        touched = self.turn(wall, mono)
+        for parked in self._parking:
+            self._answer_parked(parked, wall, mono, final=True)
+        self._engine.commit()
+        return list(dict.fromkeys(touched + self._deliver()))
+
+    # -- takes ----------------------------------------------------------------------------------------------------
+
+    def _take(self, connection: Connection, t: Take, arrived: float, wall: int, mono: float) -> bytes | None:
+        hello = connection.hello
+        assert hello is not None  # checked in _apply
+        if connection.gone:
+            return None  # nobody would read the answer; the repeat on a new connection is answered
+        older = self._parking.of_session(hello.session)
+        if older is not None and t.number >= older.take.number:
+            self._unpark(older)
+            self._replies.append((older.connection, encode.err("stale", "a newer copy of this take came")))
+        elif older is not None:
+            return encode.err("stale", "a later take of this session is waiting")
+        answer = self._engine.take(
+            hello.session, hello.name, t, arrived=arrived, wall=wall, mono=mono, final=t.wait == 0
+        )
+        if answer is None:
+            parked = Parked(connection, t, arrived, arrived + t.wait / 1000)
+            self._parking.add(parked)
+            self._parkings.append((True, parked))
+            return None
+        return self._take_answer(answer)
+
+    def _answer_parked(self, parked: Parked, wall: int, mono: float, *, final: bool) -> None:
+        hello = parked.connection.hello
+        assert hello is not None  # it could not have parked
+        answer = self._engine.take(
+            hello.session, hello.name, parked.take, arrived=parked.arrived, wall=wall, mono=mono, final=final
+        )
+        if answer is not None:
+            self._unpark(parked)
+            self._replies.append((parked.connection, self._take_answer(answer)))
+
+    def _unpark(self, parked: Parked) -> None:
+        self._parking.remove(parked)
+        self._parkings.append((False, parked))
+
+    def _take_answer(self, answer: Any) -> bytes:
+        if answer == "closed":
+            return encode.err("closed", "this session has said bye")
+        if answer == "stale":
+            return encode.err("stale", "a later take of this session was answered")
+        return encode.jobs(answer)
+
+    # -- the other lines: each returns its answer -------------------------------------------------------------------
+
+    def _hello(self, connection: Connection, h: Hello, arrived: float, wall: int, mono: float) -> bytes:
+        if connection.hello is not None and connection.hello.session != h.session:
+            return encode.err("bad-line", "this connection has said hello for another session")
+        if self._engine.is_closed(h.session):
+            return encode.err("closed", "this session has said bye; a new process makes a new one")
+        if connection.hello is None and not connection.gone:
+            connection.hello = h
+            self._connections_of[h.session] += 1
+        return self._answers.hello(self._engine.store_id, wall)
+
+    def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.add(self._engine.add(a, wall))
+
+    def _settle(self, connection: Connection, s: Settle, arrived: float, wall: int, mono: float) -> bytes:
+        assert connection.hello is not None  # checked in _apply
+        return self._answers.settle(self._engine.settle(connection.hello.session, s, wall))
+
+    def _extend(self, connection: Connection, e: Extend, arrived: float, wall: int, mono: float) -> bytes:
+        assert connection.hello is not None  # checked in _apply
+        return self._answers.extend(self._engine.extend(connection.hello.session, e.items, arrived, mono))
+
+    def _bye(self, connection: Connection, b: Bye, arrived: float, wall: int, mono: float) -> bytes:
+        parked = self._parking.of_session(b.session)
+        if parked is not None:
+            self._unpark(parked)
+            self._replies.append((parked.connection, encode.err("closed", "this session has said bye")))
+        if b.session not in self._connections_of:
+            self._left.append((mono, b.session))
+        return self._answers.bye(self._engine.bye(b, wall))
+
+    def _cancel_job(self, connection: Connection, c: CancelJob, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.operator(self._engine.cancel_job(c.id, c.terminate, wall))
+
+    def _requeue(self, connection: Connection, r: Requeue, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.operator(self._engine.requeue(r.id, wall))
+
+    def _purge(self, connection: Connection, p: Purge, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.operator(self._engine.purge(p.id, wall))
+
+    def _show(self, connection: Connection, s: Show, arrived: float, wall: int, mono: float) -> bytes:
+        job = self._engine.show(s.id)
+        return encode.err("unknown", "no job with this id") if job is None else _json(job)
+
+    def _browse(self, connection: Connection, b: Browse, arrived: float, wall: int, mono: float) -> bytes:
+        if b.limit > MAX_BROWSE:
+            return encode.err("limit", f"at most {MAX_BROWSE} jobs a page")
+        return _json(self._engine.browse_dead(b.queue, b.limit, b.after))
+
+    def _report(self, connection: Connection, r: Report, arrived: float, wall: int, mono: float) -> bytes | None:
+        if r.what == "record":
+            return _json(self._engine.record())
+        if r.what == "queues":
+            return _json(self._queues())
+        connection.busy = True
+        self._questions.append(connection)
+        return None
+
+    def _queues(self) -> list[dict[str, Any]]:
+        waiting = {name: len(self._parking.waiting(name)) for parked in self._parking for name in parked.take.queues}
+        queues = self._engine.record()["queues"]
+        sizes = ("ready", "scheduled", "running", "dead", "done", "added")
+        names = sorted(queues.keys() | waiting.keys())
+        return [
+            {
+                "name": name,
+                **{size: queues.get(name, {}).get(size, 0) for size in sizes},
+                "waiting": waiting.get(name, 0),
+            }
+            for name in names
+        ]
+
+    def _bad(self, connection: Connection, bad: Bad, arrived: float, wall: int, mono: float) -> bytes:
+        connection.closing = connection.closing or bad.fatal
+        return encode.err(bad.code, bad.text)
+
+
+def _verify(db: sqlite3.Connection, claimed: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"record": claimed, **record.verify(db, claimed)}
+    finally:
+        db.close()
+
+
+def _json(value: object) -> bytes:
+    return encode.json_answer(json.dumps(value, ensure_ascii=True, allow_nan=False).encode())

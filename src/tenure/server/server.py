@@ -1,0 +1,266 @@
+"""The asyncio shell around the hub: sockets, one timer, signals; no rules."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import stat
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+from tenure.engine.core import Retention
+from tenure.engine.engine import Engine
+from tenure.engine.store import Durability
+from tenure.errors import TenureError
+from tenure.server.address import Address
+from tenure.server.answers import Answers
+from tenure.server.hub import Hub
+from tenure.server.session import Connection
+from tenure.wire.commands import MAX_BODY, MAX_LINE
+
+log = logging.getLogger("tenure.server")
+
+BACKLOG = 1_024
+
+
+class ListenError(TenureError):
+    """The address cannot be listened on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """All that a server is started with; sizes in bytes, retention in milliseconds."""
+
+    listen: Address
+    data: str
+    durability: Durability = "full"
+    retention: Retention = field(default_factory=Retention)
+    max_body: int = MAX_BODY
+    max_line: int = MAX_LINE
+    max_connections: int = 10_000
+
+
+def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; `announce` is called with the URL once connections are accepted.
+
+    Raises StoreError or ListenError when it cannot start.
+    """
+    try:
+        import uvloop
+    except ImportError:  # not on Windows
+        asyncio.run(_serve(options, announce))
+    else:
+        uvloop.run(_serve(options, announce))
+
+
+async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
+    _allow_files(options.max_connections)
+    engine = Engine(
+        options.data,
+        wall=_wall(),
+        mono=time.monotonic(),
+        durability=options.durability,
+        retention=options.retention,
+    )
+    server = Server(engine, options)
+    try:
+        url = await server.start(options.listen)
+        announce(url)
+        await server.serve()
+    finally:
+        engine.close()
+
+
+def _wall() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _allow_files(connections: int) -> None:
+    """Raise this process's own limit of open files to what the connections need, as far as the system lets it."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 64
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(
+                resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+            )
+
+
+class Server:
+    """One listening socket, its connections, and the turns of the hub between their bytes."""
+
+    def __init__(self, engine: Engine, options: ServerOptions) -> None:
+        self._loop = asyncio.get_running_loop()
+        answers = Answers(
+            version("tenure"), secrets.token_hex(8), options.durability, options.max_body, options.max_line
+        )
+        self.hub = Hub(
+            engine,
+            answers=answers,
+            mono=time.monotonic(),
+            max_connections=options.max_connections,
+            max_body=options.max_body,
+            max_line=options.max_line,
+        )
+        self.transports: dict[Connection, asyncio.Transport] = {}
+        self._turn_wanted = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = float("inf")
+        self._stop = asyncio.Event()
+        self._listener: asyncio.Server | None = None
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def start(self, address: Address) -> str:
+        """Begin to listen; returns the URL.  Raises ListenError."""
+        if address.path:
+            _clear_stale_socket(address.path)
+        try:
+            if address.path:
+                self._listener = await self._loop.create_unix_server(lambda: Line(self), address.path, backlog=BACKLOG)
+                return address.url()
+            self._listener = await self._loop.create_server(
+                lambda: Line(self), address.host, address.port, backlog=BACKLOG
+            )
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ListenError(
+                f"cannot listen on {address.url()}: {reason}. Another server may be using it: stop that one, or "
+                "choose another address with --listen"
+            ) from None
+        return address.url(self._listener.sockets[0].getsockname()[1])
+
+    async def serve(self) -> None:
+        """Serve until told to stop; then answer what is parked, and let go of all connections."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):  # Windows: Ctrl+C raises KeyboardInterrupt instead
+                self._loop.add_signal_handler(number, self._stop.set)
+        self._arm()
+        await self._stop.wait()
+        log.info("stopping: no new connections, parked takes are answered, the file is closed")
+        assert self._listener is not None  # start() has been called
+        self._listener.close()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._flush(self.hub.drain(_wall(), time.monotonic()))
+        for transport in list(self.transports.values()):
+            transport.close()
+        await asyncio.sleep(0.05)  # lets the last answers leave; whoever misses one asks the next server
+
+    def want_turn(self) -> None:
+        """Have a turn in this round of the loop, after the other sockets have been read."""
+        if not self._turn_wanted:
+            self._turn_wanted = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_wanted = False
+        if self._stop.is_set():
+            return
+        self._flush(self.hub.turn(_wall(), time.monotonic()))
+        if self.hub.background:
+            self._start_background()
+        self._arm()
+
+    def _flush(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            transport = self.transports.get(connection)
+            if transport is None:
+                continue
+            out = connection.out
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
+            out.clear()
+            if connection.closing:
+                transport.close()
+
+    def _arm(self) -> None:
+        """See to it that the next turn comes in time; an earlier timer that is set already does as well."""
+        now = time.monotonic()
+        wake = self.hub.next_wake(_wall(), now)
+        if self._timer is not None:
+            if now < self._timer_at <= wake:
+                return
+            self._timer.cancel()
+        self._timer_at = wake
+        self._timer = self._loop.call_later(max(0.0, wake - now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _start_background(self) -> None:
+        work, self.hub.background = self.hub.background, []
+        for connection, question in work:
+            task = self._loop.create_task(self._answer_later(connection, question))
+            self._background.add(task)
+            task.add_done_callback(self._background.discard)
+
+    async def _answer_later(self, connection: Connection, question: Callable[[], dict[str, Any]]) -> None:
+        answer: dict[str, Any] | None = None
+        try:
+            answer = await self._loop.run_in_executor(None, question)
+        except Exception:
+            log.exception("a recount failed")
+        self._flush(self.hub.finish(connection, answer, time.monotonic()))
+        self.want_turn()
+
+
+class Line(asyncio.Protocol):
+    """One connection's ends: bytes to the hub, and its answers back by `Server`."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._receive = server.hub.receive
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # A stream server makes only these; uvloop's own class does not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        self._connection = self._server.hub.open(time.monotonic())
+        self._server.transports[self._connection] = self._transport
+        if self._connection.closing:
+            self._transport.write(b"".join(self._connection.out))
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
+        if self._receive(self._connection, data, time.monotonic()):
+            self._server.want_turn()
+
+    def pause_writing(self) -> None:
+        self._transport.pause_reading()  # whoever does not read its answers is not read either
+
+    def resume_writing(self) -> None:
+        self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.hub.lost(self._connection, time.monotonic())
+        self._server.transports.pop(self._connection, None)
+
+
+def _clear_stale_socket(path: str) -> None:
+    """Remove the socket file of a server that is gone; raises ListenError when somebody answers on it."""
+    try:
+        if not stat.S_ISSOCK(Path(path).stat().st_mode):
+            raise ListenError(f"cannot listen on unix:{path}: there is a file of that name; choose another path")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except OSError:
+            Path(path).unlink()
+            return
+    raise ListenError(f"cannot listen on unix:{path}: another server is using it; stop it, or choose another path")
