@@ -95,11 +95,11 @@ class Link:
 
     def open(self) -> None:
         """Begin to connect to the server; where none answers, the client's connection is reset."""
-        for sock in (self._client, self._server):
-            sock.setblocking(False)
-            if sock.family != getattr(socket, "AF_UNIX", None):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._errors_cut():
+            for sock in (self._client, self._server):
+                sock.setblocking(False)
+                if sock.family != getattr(socket, "AF_UNIX", None):
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = self._server.connect_ex(self._target)
             if code not in (0, errno.EINPROGRESS):
                 raise OSError(code, os.strerror(code))

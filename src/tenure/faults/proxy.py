@@ -123,7 +123,7 @@ class Proxy:
         """The next `count` times: let a request reach the server, swallow what it answers and reset that connection.
 
         Only requests that are sent after this call count.  The proxy knows no lines: the first bytes from the server
-        after a request are its answer.
+        after a request are its answer.  Every request counts, be it a `hello` or an `extend`.
         """
         self._tell(lambda: self._orders.drop(count))
 
@@ -157,7 +157,7 @@ class Proxy:
         return self._loop.call(in_order)
 
     def _accept(self, events: int) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # none left, or one that has gone again
             while True:
                 client, _ = self._listener.accept()
                 self._opened(client)
