@@ -18,7 +18,7 @@ DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST := $(BIN)/python -m pytest --timeout 60
 
-CODE := $(wildcard src tests examples)
+CODE := src tests $(if $(wildcard examples/*.py examples/*/*.py),examples)
 FAST_TESTS := $(wildcard tests/unit tests/property)
 SLOW_TESTS := $(wildcard tests/contract tests/typing tests/faults tests/acceptance)
 # TENURE_CHECKED=1 says that `make check` has just passed, so its tests need no second run.
