@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenure.errors import ProtocolError, ServerError
 from tenure.message import Message, Settlement, When
 from tenure.wire import encode, replies
 from tenure.wire.commands import (
@@ -29,8 +32,8 @@ from tenure.wire.parse import CommandParser
 from tenure.wire.words import quote, unquote
 
 ids = st.binary(min_size=16, max_size=16)
-names = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=30)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
+names = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=30)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 bodies = st.binary(max_size=80)
 millis = st.integers(0, 2**40)
 whens = st.none() | st.tuples(millis, st.booleans())
@@ -122,9 +125,13 @@ commands: st.SearchStrategy[Command] = st.one_of(
     settles(),
     st.builds(
         Extend,
-        st.lists(st.builds(lambda r, p: ExtendItem(*r, p), receipts, st.none() | bodies), min_size=1, max_size=4).map(
-            tuple
-        ),
+        st.lists(
+            st.builds(
+                lambda receipt, progress: ExtendItem(receipt[0], receipt[1], progress), receipts, st.none() | bodies
+            ),
+            min_size=1,
+            max_size=4,
+        ).map(tuple),
     ),
     st.builds(Bye, ids, st.sampled_from(["left", "lost"]), texts, st.lists(receipts, max_size=4).map(tuple)),
     st.builds(CancelJob, ids, st.booleans()),
@@ -174,7 +181,7 @@ def line(command: Command) -> bytes:
 def cut(data: bytes, points: list[int]) -> list[bytes]:
     """The pieces of `data` between the points."""
     edges = [0, *sorted(point % (len(data) + 1) for point in points), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in pairwise(edges)]
 
 
 def parse(pieces: list[bytes], max_body: int = 1000) -> list[Command]:
@@ -186,7 +193,9 @@ def parse(pieces: list[bytes], max_body: int = 1000) -> list[Command]:
 @given(texts)
 def test_a_word_comes_back_as_it_was(text: str) -> None:
     word = quote(text)
-    assert word.isascii() and word.isprintable() and " " not in word and word
+    assert word.isascii() and word.isprintable()
+    assert " " not in word
+    assert word
     assert unquote(word) == text
 
 
@@ -291,5 +300,5 @@ def test_a_torn_or_damaged_answer_is_a_protocol_error_or_jobs(answer: list[Job],
     try:
         for reply in replies.ReplyReader().feed(bytes(packed)):
             replies.parse_jobs(*reply)
-    except (replies.ProtocolError, replies.ServerError):
+    except (ProtocolError, ServerError):
         pass

@@ -31,7 +31,8 @@ def hello(session: str, role: Role, name: str) -> bytes:
 
 def add(message: Message, body: bytes) -> bytes:
     """An add with its body."""
-    head = f"add {message.id} {quote_name(message.queue)} {quote_name(message.task)} {message.fingerprint.hex()} {len(body)}"
+    names = f"{quote_name(message.queue)} {quote_name(message.task)}"
+    head = f"add {message.id} {names} {message.fingerprint.hex()} {len(body)}"
     options = (
         message.key,
         message.priority,

@@ -1,0 +1,94 @@
+"""The operator's verbs over our server's protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tenure.brokers.leasing import Line
+from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, ServerError
+from tenure.wire import encode
+from tenure.wire.replies import Reply, error_of
+
+
+class ServerAdmin:
+    """Looks at the record and the dead list, and moves jobs; every verb may be repeated.
+
+    Raises BrokerUnavailable when the server cannot be reached, JobNotFound for an id that it does not know.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+
+    def record(self, verify: bool = False) -> dict[str, Any]:
+        """Return the server's record, or with `verify` what a recount of the rows comes to."""
+        found: dict[str, Any] = self._json(encode.report("verify" if verify else "record"), dict)
+        return found
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Return one entry a queue."""
+        found: list[dict[str, Any]] = self._json(encode.report("queues"), list)
+        return found
+
+    def job(self, id: str) -> dict[str, Any] | None:
+        """Return all that is known of a job, or None."""
+        try:
+            found: dict[str, Any] = self._json(encode.show(id), dict)
+        except ServerError as error:
+            if error.code == "unknown":
+                return None
+            raise
+        return found
+
+    def dead(self, queue: str | None, limit: int, after: str | None) -> list[dict[str, Any]]:
+        """Return a page of the dead list; `after` is the last id of the page before."""
+        found: list[dict[str, Any]] = self._json(encode.browse(queue, limit, after), list)
+        return found
+
+    def requeue(self, id: str) -> str:
+        """Put a dead job back: `ready`, or `already STATE`; raises KeyConflict when its key is held."""
+        return self._word(encode.requeue(id), id)
+
+    def purge(self, id: str) -> str:
+        """Take a dead job off the list for good: `purged`, or `already STATE`."""
+        return self._word(encode.purge(id), id)
+
+    def cancel(self, id: str, terminate: bool = False) -> str:
+        """Cancel a job: `cancelled`, `asked` when it runs, or `already STATE`."""
+        return self._word(encode.cancel_job(id, terminate), id)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.close()
+
+    def _ask(self, data: bytes) -> Reply:
+        """Return the answer; a connection that broke is made anew once."""
+        try:
+            return self._line.exchange(data, 1)[1][0]
+        except ConnectionError:
+            pass
+        try:
+            return self._line.exchange(data, 1)[1][0]
+        except ConnectionError as error:
+            raise BrokerUnavailable(f"{error}; is `tenure server` running there?") from error
+
+    def _json(self, data: bytes, kind: type[Any]) -> Any:
+        reply = self._ask(data)
+        if not reply.line.startswith(b"json "):
+            raise error_of(reply.line)
+        try:
+            found = json.loads(reply.payload)
+        except ValueError as error:
+            raise ProtocolError(f"the server's JSON does not read: {error}") from None
+        if type(found) is not kind:
+            raise ProtocolError(f"the server's JSON is a {type(found).__name__}, not a {kind.__name__}")
+        return found
+
+    def _word(self, data: bytes, id: str) -> str:
+        line = self._ask(data).line
+        if line.startswith(b"ok "):
+            return line[3:].decode("ascii", "replace")
+        error = error_of(line, id, "(its key)")
+        if isinstance(error, ServerError) and error.code == "unknown":
+            raise JobNotFound(f"no job {id} is known here (any more)")
+        raise error

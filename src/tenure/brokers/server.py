@@ -1,0 +1,163 @@
+"""The client of our own server: adds over a pool of connections, and what opens the other kinds of line.
+
+It has no threads of its own.  Every connection says `hello` with a session: adds with one of this process, a worker
+with its own, a keeper with its own.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from tenure.broker import Added, Capabilities, ProducerCounts
+from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts
+from tenure.brokers.connection import CONNECT_LIMIT, READ_LIMIT, Address, Connection, tell_of_forks
+from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
+from tenure.brokers.operating import ServerAdmin
+from tenure.brokers.pool import Pool
+from tenure.clock import Clock, SystemClock
+from tenure.errors import ConfigError
+from tenure.message import Message, check_name
+from tenure.wire import encode
+from tenure.wire.commands import DEFAULT_PORT, MAX_BATCH_LINES, MAX_BODY, Role
+
+
+class ServerBroker:
+    """Speaks to one Tenure server; safe to use from several threads, and after a fork.
+
+    `pool_size` is the number of connections for adds.  `add_timeout` (seconds, at most 300) bounds an `add` whatever
+    the server does.  `read_limit` is the seconds beyond what was asked for after which silence is a broken
+    connection.  `name` is a label for the record.  `clock` and `roll` (0..1, the jitter) can be passed in by tests.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        pool_size: int = 8,
+        add_timeout: float = 5.0,
+        connect_limit: float = CONNECT_LIMIT,
+        read_limit: float = READ_LIMIT,
+        name: str = "",
+        clock: Clock | None = None,
+        roll: Callable[[], float] = random.random,
+    ) -> None:
+        if not 0 < add_timeout <= RESEND_LIMIT:
+            raise ConfigError(f"add_timeout={add_timeout!r} is not possible: give seconds above 0 and at most 300")
+        if pool_size < 1:
+            raise ConfigError(f"pool_size={pool_size!r} is not possible: give 1 or more")
+        self.address = address
+        self.add_timeout = add_timeout
+        self.read_limit = read_limit
+        self.max_body = MAX_BODY
+        self.clock: Clock = clock or SystemClock()
+        self.roll = roll
+        self.closing = threading.Event()
+        self._connect_limit = connect_limit
+        self._name = name
+        self.pool = Pool(self._open_producer, pool_size, self.clock)
+        self.after_fork()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: its own session, its own counts."""
+        self.tally = Counts()
+        self._session = secrets.token_hex(16)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Flags and limits; `max_body` is the default until the server has been spoken to."""
+        return Capabilities(max_body=self.max_body, max_batch=MAX_BATCH_LINES)
+
+    def add(self, messages: Sequence[Message]) -> list[Added]:
+        """Store the messages and return once they are on disk; one answer a message, in order.
+
+        A message that is refused has its error in its answer and does not stop the others.  Raises BrokerUnavailable
+        when the server did not confirm within `add_timeout`.
+        """
+        return AddCall(self, messages).run()
+
+    def counts(self) -> ProducerCounts:
+        """What the adds of this process came to so far."""
+        return self.tally.now()
+
+    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> ServerConsumer:
+        """Return the two lines of a worker process; `session` is 32 hexadecimal digits, new for each process."""
+        for queue in queues:
+            check_name("queue", queue)
+        return ServerConsumer(
+            self._line(session, "worker", name),
+            self._line(session, "worker", name),
+            queues,
+            visibility_timeout,
+        )
+
+    def keeper(self) -> ServerKeeper:
+        """Return what extends and ends leases, over a connection and a session of its own."""
+        return ServerKeeper(self._line(secrets.token_hex(16), "keeper", self._name))
+
+    def admin(self) -> ServerAdmin:
+        """Return the operator's verbs, over a connection of their own."""
+        return ServerAdmin(self._line(secrets.token_hex(16), "admin", self._name))
+
+    def close(self) -> None:
+        """Close the pool; an add that waits raises BrokerUnavailable soon."""
+        self.closing.set()
+        self.pool.close()
+
+    def learn(self, limit: float) -> None:
+        """Connect once, so that `max_body` is the server's and not the default."""
+        self.pool.give_back(self.pool.lend(limit))
+
+    def _line(self, session: str, role: Role, name: str) -> Line:
+        hello = encode.hello(session, role, name)
+        return Line(lambda: self._open(hello, self._connect_limit), self.clock, self.read_limit)
+
+    def _open_producer(self, limit: float) -> Connection:
+        return self._open(encode.hello(self._session, "producer", self._name), min(limit, self._connect_limit))
+
+    def _open(self, hello: bytes, limit: float) -> Connection:
+        connection = Connection(self.address, hello, limit)
+        self.max_body = connection.welcome.body
+        return connection
+
+
+def from_url(url: str, **settings: Any) -> ServerBroker:
+    """Return the broker for `tenure://HOST[:PORT]` or `tenure+unix:///PATH`; raises ConfigError."""
+    known = [name for name in signature(ServerBroker).parameters if name != "address"]
+    for name in settings:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"{name} is no setting of this broker.{hint} There are: {', '.join(known)}")
+    return ServerBroker(address_of(url), **settings)
+
+
+def address_of(url: str) -> Address:
+    """Return where the server of a broker URL listens; raises ConfigError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"broker URL {url!r}: {error}") from None
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ConfigError(f"broker URL {url!r} has more than a host and a port, or a path: leave the rest out")
+    return _unix(url, parts) if parts.scheme == "tenure+unix" else _tcp(url, parts, port)
+
+
+def _unix(url: str, parts: SplitResult) -> Address:
+    if parts.netloc or len(parts.path) < 2:
+        raise ConfigError(f"broker URL {url!r} names no socket: write tenure+unix:///path/to/socket")
+    return Address(path=unquote(parts.path))
+
+
+def _tcp(url: str, parts: SplitResult, port: int | None) -> Address:
+    if not parts.hostname or parts.path not in ("", "/"):
+        raise ConfigError(f"broker URL {url!r} is not tenure://HOST[:PORT]")
+    return Address(parts.hostname, port or DEFAULT_PORT)
