@@ -1,0 +1,55 @@
+"""Tenure: a task framework for work that must not be lost.
+
+Decorate a function with `@app.task`, call `.delay()`, run a worker; the job gets done even when the worker, the
+network or the server breaks in the middle.
+"""
+
+from __future__ import annotations
+
+from tenure.app import App
+from tenure.context import JobContext, current_job
+from tenure.errors import (
+    AddError,
+    BrokerUnavailable,
+    ConfigError,
+    DecodeError,
+    JobNotFound,
+    KeyConflict,
+    MessageTooLarge,
+    NotInJob,
+    NotSerializable,
+    ProtocolError,
+    ServerError,
+    TaskDefinitionError,
+    TenureError,
+)
+from tenure.job import Job
+from tenure.retry import Backoff
+from tenure.signature import Signature
+from tenure.task import Task
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AddError",
+    "App",
+    "Backoff",
+    "BrokerUnavailable",
+    "ConfigError",
+    "DecodeError",
+    "Job",
+    "JobContext",
+    "JobNotFound",
+    "KeyConflict",
+    "MessageTooLarge",
+    "NotInJob",
+    "NotSerializable",
+    "ProtocolError",
+    "ServerError",
+    "Signature",
+    "Task",
+    "TaskDefinitionError",
+    "TenureError",
+    "__version__",
+    "current_job",
+]

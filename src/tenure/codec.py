@@ -1,4 +1,4 @@
-"""Arguments, results and messages as bytes (msgpack), strictly: what went in comes out with its exact type, or it is refused.
+"""Arguments, results and messages as bytes (msgpack), strictly: what went in comes out with its exact type.
 
 msgpack's own types carry None, bool, int (64 bits), float, str, bytes, list and dict.  Two kinds of extension carry
 the rest.  A *container* that msgpack does not know is an array whose first item is a mark (extension 1, one byte:
@@ -157,7 +157,7 @@ def _finish(packer: Packer) -> bytes:
 
 
 def _packed_plain(value: Any) -> bytes:
-    """Pack a value that is known to hold scalars only, in lists, tuples and dicts that are written as arrays and maps."""
+    """Pack a value that is known to hold scalars only; tuples around them are written as arrays."""
     packer = _take_packer()
     packer.pack(value)
     return _finish(packer)

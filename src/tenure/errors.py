@@ -1,18 +1,18 @@
 """Every error that Tenure raises on purpose.
 
-    TenureError
-    |-- ConfigError                 a setting or an option that cannot be (also ValueError)
-    |-- TaskDefinitionError         a task that cannot be defined so (also TypeError)
-    |-- NotSerializable             an argument that has no wire form (also TypeError)
-    |-- AddError                    one add was refused by the broker
-    |   |-- KeyConflict             same key, other arguments
-    |   `-- MessageTooLarge         above the broker's limit for a body
-    |-- BrokerUnavailable           no confirmed answer in time (also ConnectionError)
-    |-- ProtocolError               the other side spoke out of turn (also ConnectionError)
-    |-- ServerError                 the server answered `err CODE TEXT`
-    |-- DecodeError                 bytes that are no message (also ValueError)
-    |-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
-    `-- JobNotFound                 no job with that id (also LookupError)
+TenureError
+|-- ConfigError                 a setting or an option that cannot be (also ValueError)
+|-- TaskDefinitionError         a task that cannot be defined so (also TypeError)
+|-- NotSerializable             an argument that has no wire form (also TypeError)
+|-- AddError                    one add was refused by the broker
+|   |-- KeyConflict             same key, other arguments
+|   `-- MessageTooLarge         above the broker's limit for a body
+|-- BrokerUnavailable           no confirmed answer in time (also ConnectionError)
+|-- ProtocolError               the other side spoke out of turn (also ConnectionError)
+|-- ServerError                 the server answered `err CODE TEXT`
+|-- DecodeError                 bytes that are no message (also ValueError)
+|-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
+`-- JobNotFound                 no job with that id (also LookupError)
 """
 
 from __future__ import annotations

@@ -17,9 +17,7 @@ _FIELD = (1 << 74) - 1
 class Ids:
     """Makes ids; safe in threads.  `wall` is seconds since the epoch, `entropy(n)` gives n random bytes."""
 
-    def __init__(
-        self, wall: Callable[[], float] = time.time, entropy: Callable[[int], bytes] = os.urandom
-    ) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, entropy: Callable[[int], bytes] = os.urandom) -> None:
         self._wall = wall
         self._entropy = entropy
         self.forget()

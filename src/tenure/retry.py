@@ -25,7 +25,7 @@ class Backoff:
     def delay(self, attempt: int, roll: float) -> float:
         """Return the pause in seconds after attempt number `attempt` (from 1): between half and the whole of it."""
         try:
-            whole = min(self.cap, self.base * self.factor ** (attempt - 1))
+            whole = min(self.cap, self.base * float(self.factor) ** (attempt - 1))
         except OverflowError:  # a power that large is above any cap
             whole = self.cap
         return whole * (0.5 + 0.5 * roll)

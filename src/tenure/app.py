@@ -1,0 +1,262 @@
+"""The application: its tasks, its broker, and the way from both to jobs and workers."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from tenure.broker import Added, Broker, ProducerCounts
+from tenure.config import Settings, find_broker, seconds, whole
+from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
+from tenure.job import Job
+from tenure.message import DEFAULT_QUEUE, Message
+from tenure.names import checked, place_of
+from tenure.signature import Signature
+from tenure.task import P, R, Task, TaskWords, define, task_options
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from tenure.worker import Worker
+
+T = TypeVar("T")
+
+_DEFAULTS = Settings()
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+class App:
+    """A named set of tasks and the broker that holds their jobs.
+
+    `broker` is a URL, or a broker; left out, it is looked for in $TENURE_BROKER, then in `[tool.tenure]` of
+    pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  `include` names the modules that a
+    worker imports for their tasks.  `add_timeout` (at most 300) and `visibility_timeout` are seconds, `pool_size` is
+    the largest number of connections for adding.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        broker: str | Broker | None = None,
+        include: Sequence[str] = (),
+        add_timeout: float | timedelta = _DEFAULTS.add_timeout,
+        visibility_timeout: float | timedelta = _DEFAULTS.visibility_timeout,
+        pool_size: int = _DEFAULTS.pool_size,
+    ) -> None:
+        self.name = checked("App name", name)
+        self.include = _checked_include(include)
+        self.settings = Settings(
+            add_timeout=seconds("add_timeout", add_timeout),
+            visibility_timeout=seconds("visibility_timeout", visibility_timeout),
+            pool_size=pool_size,
+        )
+        self._given = broker
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self.tasks: Mapping[str, Task[..., Any]] = MappingProxyType(self._tasks)
+        self._lock = threading.Lock()
+        self._broker: Broker | None = None
+        _apps.add(self)
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}: {len(self._tasks)} tasks>"
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, function: None = None, /, **words: Unpack[TaskWords]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **words: Unpack[TaskWords]) -> Any:
+        """Make a task of the function below: `@app.task`, or `@app.task(queue="billing", ...)`.
+
+        `name` (default: module.qualname), `queue`, `key` (a function of the task's parameters that returns the
+        idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout` and
+        `timeout` (seconds or timedelta), `backoff` (a `Backoff`).  Raises TaskDefinitionError.
+        """
+        options = task_options(words)
+        if function is not None:
+            return self._register(define(self, function, words.get("name"), options))
+        return lambda function: self._register(define(self, function, words.get("name"), options))
+
+    def queues(self) -> list[str]:
+        """Return the names of all queues of the tasks, `default` first, then in alphabetical order."""
+        names = {task.defaults.queue for task in self._tasks.values()}
+        return sorted(names, key=lambda name: (name != DEFAULT_QUEUE, name))
+
+    def add_many(self, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:
+        """Add many jobs in as few writes as possible; one answer a signature, in order.
+
+        What could not be added is an AddError at its place (KeyConflict, MessageTooLarge, or one whose cause tells
+        why the call could not be packed) and does not stop the others.  Raises BrokerUnavailable when the broker did
+        not confirm; its `resend()` returns what this would have.
+        """
+        calls = list(signatures)
+        for call in calls:
+            self._check_own(call)
+        made = [_message_or_error(call) for call in calls]
+        messages = [item for item in made if isinstance(item, Message)]
+
+        def merge(answers: Sequence[Added]) -> list[Job[T] | AddError]:
+            jobs = iter([_job_or_error(message, added) for message, added in zip(messages, answers, strict=True)])
+            return [item if isinstance(item, AddError) else next(jobs) for item in made]
+
+        return self._add(messages, merge)
+
+    def send(self, task: Task[P, R], message: Message) -> Job[R]:
+        """Add one message of a task; `Task.delay` is built on it."""
+
+        def single(answers: Sequence[Added]) -> Job[R]:
+            job: Job[R] | AddError = _job_or_error(message, answers[0])
+            if isinstance(job, AddError):
+                raise job
+            return job
+
+        return self._add([message], single)
+
+    @property
+    def broker(self) -> Broker:
+        """The broker, made when it is first asked for; a child of a fork makes its own."""
+        broker = self._broker
+        return self._connect() if broker is None else broker
+
+    @property
+    def broker_url(self) -> str:
+        """The URL of the broker, looked for as `App` says; raises ConfigError for an app that was given a broker."""
+        if isinstance(self._given, str | None):
+            return find_broker(of_app=self._given)
+        raise ConfigError(f"{self!r} was given a broker and no URL, so other processes cannot find it; give a URL")
+
+    @property
+    def counts(self) -> ProducerCounts:
+        """What this process's adds came to so far."""
+        return ProducerCounts(0, 0, 0) if self._broker is None else self._broker.counts()
+
+    def use_broker(self, url: str) -> None:
+        """Use this broker instead of the app's own, as `--broker` does; before the first job is added."""
+        self.close()
+        self._given = find_broker(url)
+
+    def close(self) -> None:
+        """Close the connections; the app can still be used and opens new ones."""
+        with self._lock:
+            broker, self._broker = self._broker, None
+        if broker is not None:
+            broker.close()
+
+    def import_includes(self) -> None:
+        """Import the modules in `include`, so that their tasks are known; an error in one of them comes through."""
+        for module in self.include:
+            importlib.import_module(module)
+
+    def worker(
+        self,
+        queues: Sequence[str] | None = None,
+        threads: int = 8,
+        name: str | None = None,
+        grace: float = _DEFAULTS.grace,
+        visibility_timeout: float | timedelta | None = None,
+    ) -> Worker:
+        """Return a worker for this process; `run()` works until it is told to stop.
+
+        `queues`: default all queues of the tasks.  `threads`: how many jobs run at a time.  `grace` and
+        `visibility_timeout` are seconds.
+        """
+        from tenure.worker import Worker  # the one import of a higher layer, when it is asked for
+
+        return Worker(
+            self,
+            queues=queues,
+            threads=whole("threads", threads),
+            name=name,
+            grace=seconds("grace", grace),
+            visibility_timeout=self.settings.visibility_timeout
+            if visibility_timeout is None
+            else seconds("visibility_timeout", visibility_timeout),
+        )
+
+    def _forget(self) -> None:
+        """Let go of the parent's broker and lock in the child of a fork, without closing what the parent uses."""
+        self._lock = threading.Lock()
+        self._broker = None
+
+    def _connect(self) -> Broker:
+        with self._lock:
+            if self._broker is None:
+                self._broker = self._made_broker()
+            return self._broker
+
+    def _made_broker(self) -> Broker:
+        if not isinstance(self._given, str | None):
+            return self._given
+        from tenure.brokers import connect  # a process that only defines tasks needs no socket
+
+        return connect(self.broker_url, add_timeout=self.settings.add_timeout, pool_size=self.settings.pool_size)
+
+    def _register(self, task: Task[P, R]) -> Task[P, R]:
+        other = self._tasks.get(task.name)
+        # The same place defined again is a module that was loaded again.
+        if other is not None and place_of(other.fn) != place_of(task.fn):
+            file, line = place_of(other.fn) or ("unknown file", 0)
+            raise TaskDefinitionError(
+                f"two tasks have the name {task.name}: the other one is defined in {file}, line {line}; "
+                "rename one, or give it a name of its own: @app.task(name=...)"
+            )
+        self._tasks[task.name] = task
+        return task
+
+    def _check_own(self, call: object) -> None:
+        if not isinstance(call, Signature):
+            raise TypeError(f"add_many takes signatures, made by task.s(...), not {call!r:.100}")
+        if call.task.app is not self:
+            raise ConfigError(
+                f"task {call.task.name} belongs to {call.task.app!r}, not to {self!r}; add it with its own app"
+            )
+
+    def _add(self, messages: list[Message], convert: Callable[[Sequence[Added]], T]) -> T:
+        try:
+            answers = self.broker.add(messages) if messages else []
+        except BrokerUnavailable as error:
+            error.adapt(convert)
+            raise
+        return convert(answers)
+
+
+def _checked_include(include: object) -> tuple[str, ...]:
+    if isinstance(include, str) or not isinstance(include, Sequence):
+        raise ConfigError(f"include={include!r:.100} has to be a list of module names, such as ['shop.jobs']")
+    return tuple(checked("module in include", module) for module in include)
+
+
+def _message_or_error(call: Signature[Any]) -> Message | AddError:
+    try:
+        return call.task.message(call.args, call.kwargs, call.call_options)
+    except Exception as error:  # noqa: BLE001  (a key= function may raise anything, and others have to go on)
+        refused = AddError(f"{call.task.name}: {error}", "")
+        refused.__cause__ = error
+        return refused
+
+
+def _job_or_error(message: Message, added: Added) -> Job[Any] | AddError:
+    error = added.error
+    if error is None:
+        return Job(added.id, message.key or added.id, message.queue, message.task, added.created)
+    if isinstance(error, AddError):
+        return error
+    refused = AddError(f"{message.task}: {error}", message.id)
+    refused.__cause__ = error
+    return refused
+
+
+def _forget_all() -> None:
+    for app in list(_apps):
+        app._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,354 @@
+"""A registered function: called, it runs here and now; with `.delay()` it becomes a job."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from zlib import crc32
+
+from tenure.codec import fingerprint, pack_call, pack_value
+from tenure.config import seconds, whole
+from tenure.errors import ConfigError, NotSerializable, TaskDefinitionError
+from tenure.ids import new_id
+from tenure.job import Job
+from tenure.message import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_MAX_LOSSES,
+    DEFAULT_PRIORITY,
+    DEFAULT_QUEUE,
+    Message,
+)
+from tenure.names import checked, task_name, unknown_option
+from tenure.retry import Backoff
+from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class TaskWords(TypedDict, total=False):
+    """The options of a task as a user writes them; see `App.task`."""
+
+    name: str | None
+    queue: str
+    key: Callable[..., str] | None
+    priority: int
+    max_attempts: int
+    max_losses: int
+    visibility_timeout: float | timedelta | None
+    timeout: float | timedelta | None
+    backoff: Backoff
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """What a task says about all its jobs, checked.  `visibility_timeout` and `timeout` are seconds; None: no own."""
+
+    queue: str = DEFAULT_QUEUE
+    key: Callable[..., str] | None = None
+    priority: int = DEFAULT_PRIORITY
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    max_losses: int = DEFAULT_MAX_LOSSES
+    visibility_timeout: float | None = None
+    timeout: float | None = None
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class Task(Generic[P, R]):
+    """A function under the name by which workers find it; made by `@app.task`.
+
+    Calling it runs the plain function.  `delay()` adds a job, `s()` makes a signature, `options()` gives a call
+    options of its own.
+    """
+
+    def __init__(self, app: App, function: Callable[P, R], name: str, defaults: TaskOptions) -> None:
+        functools.update_wrapper(self, function)
+        self.app = app
+        self.fn = function
+        self.name = name
+        self.defaults = defaults
+        self._signature = inspect.signature(function)
+        self._unfit = _unfit_defaults(self._signature)
+        self._places = _plain_places(self._signature, self._unfit)
+        if defaults.key is not None:
+            _check_key_takes(name, defaults.key, self._signature)
+
+    @property
+    def queue(self) -> str:
+        """The queue in which its jobs wait, unless a call says otherwise."""
+        return self.defaults.queue
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long a job of it rests after a failed attempt."""
+        return self.defaults.backoff
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Add a job for this call and return its handle once the broker has it safe.
+
+        Raises TypeError (names or number of arguments), NotSerializable (an argument without a wire form),
+        KeyConflict and MessageTooLarge (refused by the broker), and BrokerUnavailable when there was no answer within
+        the app's `add_timeout`.
+        """
+        return self.app.send(self, self.message(args, kwargs, NO_OPTIONS))
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """Return the call as a value that can be kept, given options, and sent later."""
+        self.check(args, kwargs)
+        return Signature(self, args, kwargs)
+
+    def options(self, **words: Unpack[CallWords]) -> TaskCall[P, R]:
+        """Return the task with options for one call.
+
+        `queue`: where the job waits.  `key`: the idempotency key, within the task.  `delay` (seconds or timedelta) or
+        `run_at` (aware datetime): the earliest start.  `expires` (any of them): the latest start.  `priority`: 0 to
+        9, 9 first.  `visibility_timeout` (seconds or timedelta): how long a worker holds it without a sign of life.
+        `max_attempts`: how often it may run.  Raises ConfigError.
+        """
+        return TaskCall(self, call_options(words))
+
+    def send(self, signature: Signature[R]) -> Job[R]:
+        """Add the job of a signature of this task."""
+        message = self.message(signature.args, signature.kwargs, signature.call_options)
+        return self.app.send(self, message)
+
+    def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError unless the function can be called so."""
+        if self._filled(args, kwargs) is None:
+            self._bind(args, kwargs)
+
+    def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
+        """Make the message of one call, with a new id; raises like `delay`, but for what the broker refuses."""
+        filled = self._filled(args, kwargs)
+        if filled is not None:
+            key = self._key(options, filled, {})
+            packed = pack_call(args, kwargs)
+            same = not kwargs and len(filled) == len(args)
+            print_ = fingerprint(self.name, filled, {}, packed if same else None)
+            return self._made(packed, print_, key, options)
+        bound = self._bind(args, kwargs)
+        bound.apply_defaults()
+        key = self._key(options, bound.args, bound.kwargs)
+        packed = pack_call(args, kwargs)
+        for name in self._unfit:
+            if bound.arguments[name] is self._signature.parameters[name].default:
+                del bound.arguments[name]
+        return self._made(packed, fingerprint(self.name, bound.args, bound.kwargs), key, options)
+
+    def _filled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Return all arguments in order, defaults filled in; None where only a full binding can tell.
+
+        It does in a microsecond what `inspect.Signature.bind` does in ten, for functions with plain parameters.
+        """
+        places = self._places
+        if places is None:
+            return None
+        if not kwargs and len(args) == len(places):
+            return args
+        filled = list(args)
+        named = 0
+        for name, default in places[len(args) :]:
+            if name in kwargs:
+                named += 1
+                filled.append(kwargs[name])
+            elif default is inspect.Parameter.empty:
+                return None
+            else:
+                filled.append(default)
+        return tuple(filled) if named == len(kwargs) and len(filled) == len(places) else None
+
+    def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
+        own = self.defaults
+        timeout = options.visibility_timeout
+        return Message(
+            id=new_id(),
+            task=self.name,
+            args=packed,
+            checksum=crc32(packed),
+            fingerprint=print_,
+            queue=options.queue or own.queue,
+            key=key,
+            priority=own.priority if options.priority is None else options.priority,
+            run_at=options.run_at,
+            expires=options.expires,
+            timeout=own.timeout,
+            visibility_timeout=own.visibility_timeout if timeout is None else timeout,
+            max_attempts=options.max_attempts or own.max_attempts,
+            max_losses=own.max_losses,
+        )
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        try:
+            return self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}() {error}") from None
+
+    def _key(self, options: CallOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+        if options.key is not None or self.defaults.key is None:
+            return options.key
+        try:
+            key = self.defaults.key(*args, **kwargs)
+        except Exception as error:
+            error.add_note(f"raised by key= of task {self.name}")
+            raise
+        if type(key) is not str:
+            raise ConfigError(f"key= of task {self.name} returned {key!r:.100}; it has to return a str")
+        try:
+            return checked("key", key)
+        except ConfigError as error:
+            raise ConfigError(f"key= of task {self.name}: {error}") from None
+
+
+class TaskCall(Generic[P, R]):
+    """A task with options for one call; made by `task.options(...)`."""
+
+    __slots__ = ("_options", "_task")
+
+    def __init__(self, task: Task[P, R], options: CallOptions) -> None:
+        self._task = task
+        self._options = options
+
+    def __repr__(self) -> str:
+        return f"<TaskCall {self._task.name} {self._options}>"
+
+    def options(self, **words: Unpack[CallWords]) -> TaskCall[P, R]:
+        """Return it with these options as well; see `Task.options`."""
+        return TaskCall(self._task, self._options.then(call_options(words)))
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Add a job with these options; see `Task.delay`."""
+        task = self._task
+        return task.app.send(task, task.message(args, kwargs, self._options))
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
+        """Return the call with these options as a value that can be kept and sent later."""
+        self._task.check(args, kwargs)
+        return Signature(self._task, args, kwargs, self._options)
+
+
+def task_options(words: Mapping[str, object]) -> TaskOptions:
+    """Check the options of a task, `name` left aside; raises TaskDefinitionError, also for one that there is not."""
+    for word in words:
+        if word not in _WORDS:
+            raise TaskDefinitionError(unknown_option("@app.task", word, _WORDS))
+    try:
+        return TaskOptions(**{word: _CHECKS[word](value) for word, value in words.items() if word != "name"})
+    except ConfigError as error:
+        raise TaskDefinitionError(f"@app.task: {error}") from None
+
+
+def define(app: App, function: Callable[P, R], name: str | None, options: TaskOptions) -> Task[P, R]:
+    """Make a task of a function; raises TaskDefinitionError saying what to write instead."""
+    _refuse_what_cannot_run(function)
+    if name is None:
+        return Task(app, function, task_name(function), options)
+    try:
+        return Task(app, function, checked("task name", name), options)
+    except ConfigError as error:
+        raise TaskDefinitionError(f"@app.task: {error}") from None
+
+
+def _refuse_what_cannot_run(function: object) -> None:
+    if isinstance(function, Task):
+        raise TaskDefinitionError(f"{function!r} is a task already; decorate the plain function")
+    if not callable(function) or isinstance(function, type):
+        raise TaskDefinitionError(f"@app.task goes on a function, not on {function!r:.200}")
+    shown = getattr(function, "__qualname__", repr(function))
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise TaskDefinitionError(
+            f"{shown} is an async function, and this version runs plain functions only; write it as a plain function "
+            "that calls asyncio.run(...) inside"
+        )
+    if inspect.isgeneratorfunction(function):
+        raise TaskDefinitionError(
+            f"{shown} is a generator function, of which a call runs nothing; return a list, or leave yield out"
+        )
+
+
+def _plain_places(signature: inspect.Signature, unfit: frozenset[str]) -> tuple[tuple[str, Any], ...] | None:
+    """Return names and defaults of the parameters if all are plain ones, else None."""
+    parameters = signature.parameters.values()
+    if unfit or any(parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in parameters):
+        return None
+    return tuple((parameter.name, parameter.default) for parameter in parameters)
+
+
+def _unfit_defaults(signature: inspect.Signature) -> frozenset[str]:
+    """Return the parameters whose defaults have no wire form: the fingerprint goes without such a default."""
+    return frozenset(
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.default is not inspect.Parameter.empty and not _packs(parameter.default)
+    )
+
+
+def _packs(value: object) -> bool:
+    try:
+        pack_value(value)
+    except NotSerializable:
+        return False
+    return True
+
+
+def _check_key_takes(name: str, key: Callable[..., str], signature: inspect.Signature) -> None:
+    """Look once, at definition, that `key` can be called like the task."""
+    places = [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
+    words = [
+        word for word, parameter in signature.parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
+    try:
+        inspect.signature(key).bind(*places, **dict.fromkeys(words))
+    except TypeError as error:
+        raise TaskDefinitionError(
+            f"key= of task {name} has to take what the task takes, {signature}: {error}; "
+            "for example key=lambda order_id, cents: f'order:{order_id}'"
+        ) from None
+    except ValueError:
+        return  # some callables of C have no signature: the first call will tell
+
+
+def _optional_seconds(name: str) -> Callable[[object], float | None]:
+    return lambda value: None if value is None else seconds(name, value)
+
+
+def _checked_key(value: object) -> object:
+    if value is not None and not callable(value):
+        raise ConfigError(
+            f"key={value!r:.100} has to be a function of the task's parameters; "
+            "a fixed key for one call is task.options(key=...)"
+        )
+    return value
+
+
+def _checked_backoff(value: object) -> Backoff:
+    if not isinstance(value, Backoff):
+        raise ConfigError(f"backoff={value!r:.100} has to be a Backoff, for example Backoff(base=2, cap=600)")
+    return value
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "queue": functools.partial(checked, "queue"),
+    "key": _checked_key,
+    "priority": functools.partial(whole, "priority"),
+    "max_attempts": functools.partial(whole, "max_attempts"),
+    "max_losses": functools.partial(whole, "max_losses"),
+    "visibility_timeout": _optional_seconds("visibility_timeout"),
+    "timeout": _optional_seconds("timeout"),
+    "backoff": _checked_backoff,
+}
+_WORDS = ("name", *_CHECKS)
