@@ -350,6 +350,18 @@ def test_close_resets_refuses_and_may_be_repeated(echo: Echo, connect: Connect) 
         proxy.cut()
 
 
+def test_close_always_ends_what_is_open(echo: Echo, connect: Connect) -> None:
+    for _ in range(100):
+        proxy = Proxy(echo.target)
+        client = connect(proxy)
+        assert proxy.cut() + proxy.connections == 1
+        left = connect(proxy)
+        proxy.close()
+        assert client.is_reset()
+        assert left.is_reset()
+        assert proxy.connections == 0
+
+
 class CutRequestsAfter:
     """A script that cuts once `limit` bytes of requests went through."""
 

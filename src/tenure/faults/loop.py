@@ -35,7 +35,8 @@ class Loop:
         self._order = itertools.count()
         self._calls: deque[Callable[[], None]] = deque()
         self._lock = threading.Lock()
-        self._running = True
+        self._open = True  # calls are taken; read and changed with the lock held
+        self._running = True  # the loop goes on; changed in its thread only
         self._wake_end, self._wake = socket.socketpair()
         self._wake_end.setblocking(False)
         self._wake.setblocking(False)
@@ -71,7 +72,7 @@ class Loop:
                 future.set_exception(error)
 
         with self._lock:
-            if not self._running:
+            if not self._open:
                 raise RuntimeError("the proxy is closed")
             self._calls.append(carry_out)
             self._poke()
@@ -79,10 +80,15 @@ class Loop:
 
     def stop(self, last: Callable[[], None]) -> None:
         """Run `last` in the loop's thread, then end it; harmless when it has ended already."""
+
+        def end() -> None:
+            self._running = False
+            last()
+
         with self._lock:
-            if self._running:
-                self._running = False
-                self._calls.append(last)
+            if self._open:
+                self._open = False
+                self._calls.append(end)
                 self._poke()
         self._thread.join(CALL_LIMIT)
 
@@ -100,12 +106,12 @@ class Loop:
                     key.data(events)
                 self._fire_timers()
                 self._carry_out_calls()
-            self._carry_out_calls()
         finally:
-            self._running = False
-            self._selector.close()
-            self._wake.close()
-            self._wake_end.close()
+            with self._lock:  # whoever wakes the loop holds it, so nobody writes to a closed socket
+                self._open = False
+                self._selector.close()
+                self._wake.close()
+                self._wake_end.close()
 
     def _patience(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
