@@ -1,0 +1,151 @@
+"""The entry of a worker process that a supervisor starts: `python -m tenure.worker.child OPTIONS`.
+
+It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks) or `failed` (text), and `left` when its
+own `bye` was answered.  It is told `drain` in a line; the end of that pipe means that the supervisor is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
+
+from tenure.clock import SystemClock
+from tenure.worker.options import ChildOptions
+
+logger = logging.getLogger("tenure.worker")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(text: str) -> int:
+    """Work until told to leave; returns the exit code."""
+    options = ChildOptions.from_json(text)
+    die_with(options.parent)
+    commands: SimpleQueue[str] = SimpleQueue()
+    _take_signals(commands)
+    for fd in (options.table_fd, options.commands_fd, options.reports_fd):
+        os.set_inheritable(fd, False)  # what the tasks start must not hold them open
+    threading.Thread(target=_listen, args=(options.commands_fd, commands), daemon=True).start()
+
+    from tenure.worker import logs
+
+    logs.configure(options.log_level)
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        process = ChildProcess(options)
+    except BaseException as error:  # noqa: BLE001  (the app's modules may raise anything)
+        report(options.reports_fd, failed=_why(error))
+        return 1
+    process.run(commands)
+    return 0
+
+
+class ChildProcess:
+    """One worker process: the app, its broker and the services; its leases are kept by the supervisor."""
+
+    def __init__(self, options: ChildOptions) -> None:
+        # Imported late: before this, the process must already follow its supervisor, and answer to signals.
+        from tenure.worker.load import broker_url, load_app
+        from tenure.worker.services import Services
+        from tenure.worker.table import Table
+        from tenure.worker.worker import require_queues
+
+        self._options = options
+        self._clock = SystemClock()
+        app = load_app(options.app)
+        queues = require_queues(app, options.queues)
+        url = broker_url(app, options.broker)
+        if options.broker is not None:
+            app.use_broker(url)
+        self._broker = app.broker
+        self._services = Services(
+            app,
+            self._broker,
+            Table.attach(options.table_fd),
+            self._clock,
+            queues=queues,
+            session=options.session,
+            name=options.name,
+            threads=options.threads,
+            grace=options.grace,
+            visibility_timeout=(
+                app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
+            ),
+        )
+        self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
+
+    def run(self, commands: SimpleQueue[str]) -> None:
+        """Work until told to drain, and say bye."""
+        from tenure.worker.keeper import leave
+        from tenure.worker.patience import Patience
+
+        report(self._options.reports_fd, ready=self._ready)
+        self._services.start()
+        commands.get()
+        self._services.drain()
+        leave(self._broker.keeper(), self._options.session, self._clock, Patience(self._clock, random.random))
+        report(self._options.reports_fd, left=True)
+
+
+def die_with(parent: int) -> None:
+    """Ask the system to kill this process when its supervisor dies, and make sure that this one is still there."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def report(fd: int, **what: Any) -> None:
+    """Write one line to the supervisor."""
+    data = json.dumps(what).encode() + b"\n"
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _take_signals(commands: SimpleQueue[str]) -> None:
+    """SIGTERM drains, however often it comes; the terminal's and the operator's signals are the supervisor's."""
+
+    def drain(number: int, frame: FrameType | None) -> None:
+        commands.put("drain")
+
+    signal.signal(signal.SIGTERM, drain)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # The supervisor blocked them around the start, so that none could hit before this.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1})
+
+
+def _listen(fd: int, commands: SimpleQueue[str]) -> None:
+    """Wait for commands; the end of the pipe means that nobody keeps the leases any more."""
+    while os.read(fd, 64):
+        commands.put("drain")
+    os._exit(1)
+
+
+def _why(error: BaseException) -> str:
+    from tenure.errors import ConfigError
+
+    if isinstance(error, ConfigError):
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    logging.shutdown()
+    sys.stdout.flush()
+    # Not by the interpreter's own end: threads that tasks left behind could hold it up for ever.
+    os._exit(code)

@@ -1,0 +1,129 @@
+"""A supervisor's handle on one of its worker processes: start it, hear it, tell it, end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import Any
+
+from tenure.worker.keeper import Watched
+from tenure.worker.options import ChildOptions, WorkerOptions, new_session
+from tenure.worker.table import Table
+
+_BLOCKED = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
+
+
+class Handle:
+    """One worker process with its session, its table and its two pipes; made by `start`, from the main thread."""
+
+    def __init__(self, options: WorkerOptions, broker: str | None, name: str, started_at: float) -> None:
+        self.session = new_session()
+        self.table = Table.create(options.threads)
+        self.started_at = started_at
+        self.ready = False
+        self.left = False
+        self.stopped = False
+        self.killed_by_us = False
+        self.watched = Watched(self.table, lambda: self.stopped)
+        commands_out, self._commands = os.pipe()
+        self.reports_fd, reports_in = os.pipe()
+        os.set_blocking(self.reports_fd, False)
+        self._heard = b""
+        self.deaf = False
+        """Its end of the pipe for reports is closed: nothing more will come."""
+        child = ChildOptions(
+            app=options.app,
+            broker=broker,
+            threads=options.threads,
+            queues=options.queues,
+            name=name,
+            session=self.session,
+            grace=options.grace,
+            visibility_timeout=options.visibility_timeout,
+            log_level=options.log_level,
+            parent=os.getpid(),
+            table_fd=self.table.fd,
+            commands_fd=commands_out,
+            reports_fd=reports_in,
+        )
+        try:
+            self._process = _spawn(child)
+        finally:
+            os.close(commands_out)
+            os.close(reports_in)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def tell_to_drain(self) -> None:
+        """Ask it to take nothing new, finish and leave; harmless when it is gone or was asked before."""
+        with suppress(OSError):
+            os.write(self._commands, b"drain\n")
+
+    def kill(self) -> None:
+        """End it at once; it is reaped by `poll`."""
+        if self._process.returncode is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def poll(self) -> str | None:
+        """Look what became of it; returns None while it lives, else how it ended (`SIGKILL`, `exit code 3`)."""
+        while True:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+            except ChildProcessError:
+                return self._ended(0, "an unknown end")
+            if pid == 0:
+                return None
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self.stopped = os.WIFSTOPPED(status)
+            elif os.WIFSIGNALED(status):
+                return self._ended(-os.WTERMSIG(status), _signal_name(os.WTERMSIG(status)))
+            else:
+                code = os.WEXITSTATUS(status)
+                return self._ended(code, f"exit code {code}")
+
+    def _ended(self, code: int, how: str) -> str:
+        self._process.returncode = code  # or Popen would wait for it a second time
+        return how
+
+    def hear(self) -> list[dict[str, Any]]:
+        """Return the reports that have come in since the last time."""
+        try:
+            while data := os.read(self.reports_fd, 65536):
+                self._heard += data
+            self.deaf = True
+        except BlockingIOError:
+            pass
+        *lines, self._heard = self._heard.split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close what belongs to a process that is gone."""
+        os.close(self._commands)
+        os.close(self.reports_fd)
+        self.table.close()
+
+
+def _spawn(child: ChildOptions) -> subprocess.Popen[bytes]:
+    # Blocked signals stay blocked over the exec, so none can hit the child before it has its handlers.
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, _BLOCKED)
+    try:
+        return subprocess.Popen(  # noqa: S603  (this interpreter, and options that were checked)
+            [sys.executable, "-m", "tenure.worker.child", child.to_json()],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(child.table_fd, child.commands_fd, child.reports_fd),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

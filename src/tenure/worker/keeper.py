@@ -1,0 +1,199 @@
+"""Extends the leases of what worker processes hold, and gives back what a process that is gone had held."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from tenure.broker import EndedAs, Extend, Extended, Keeper
+from tenure.clock import Clock
+from tenure.retry import reconnect_delay
+from tenure.worker.patience import Patience
+from tenure.worker.table import Entry, Table
+
+logger = logging.getLogger("tenure.worker")
+
+PERIOD = 0.2
+"""Seconds between two looks at the tables; shorter where a visibility timeout asks for it."""
+
+_SHORTEST_PERIOD = 0.02
+_MAX_ITEMS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Watched:
+    """One process whose table is watched; nothing is extended while it is stopped."""
+
+    table: Table
+    stopped: Callable[[], bool] = lambda: False
+
+
+@dataclass(eq=False)
+class Farewell:
+    """A `bye` that is repeated until answered; `answered` gets how each of `settling` had ended."""
+
+    session: str
+    end: Literal["left", "lost"]
+    cause: str
+    settling: Sequence[bytes]
+    answered: Callable[[list[EndedAs]], None]
+    tries: int = field(default=0)
+    next_at: float = field(default=0.0)
+
+
+class _Due(NamedTuple):
+    watched: Watched
+    entry: Entry
+
+
+class LeaseKeeper:
+    """Extends each lease when a third of its visibility timeout is over; one thread for any number of processes.
+
+    It extends the receipts that are in the tables and nothing else, and none whose own deadline has passed: the
+    broker may have given that job to another worker.  `notify` is called after each bye that was answered.
+    """
+
+    def __init__(
+        self, keeper: Keeper, clock: Clock, roll: Callable[[], float], notify: Callable[[], None] = lambda: None
+    ) -> None:
+        self._keeper = keeper
+        self._notify = notify
+        self._clock = clock
+        self._roll = roll
+        self._patience = Patience(clock, roll)
+        self._watched: list[Watched] = []
+        self._farewells: list[Farewell] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopped = False
+
+    def watch(self, watched: Watched) -> None:
+        """Extend from now on what this table holds."""
+        with self._lock:
+            self._watched.append(watched)
+
+    def forget(self, watched: Watched) -> None:
+        """Never touch this table again; it may be closed after this."""
+        with self._lock:
+            if watched in self._watched:
+                self._watched.remove(watched)
+
+    def farewell(self, farewell: Farewell) -> None:
+        """Say bye for a process that is gone, until it is answered."""
+        with self._lock:
+            self._farewells.append(farewell)
+        self._wake.set()
+
+    def pending(self) -> int:
+        """Return how many byes are not answered yet."""
+        return len(self._farewells)
+
+    def run(self) -> None:
+        """Extend and say bye until stopped."""
+        while not self._stopped:
+            self._wake.clear()
+            try:
+                period = self.turn()
+            except Exception as error:  # noqa: BLE001  (without a keeper every lease is lost)
+                self._patience.wait(error, "extending leases", self._wake)
+            else:
+                self._clock.wait(self._wake, period)
+
+    def stop(self) -> None:
+        """End after the try that is in progress."""
+        self._stopped = True
+        self._wake.set()
+
+    def turn(self) -> float:
+        """Extend what is due, try one bye, and return after how many seconds to look again."""
+        try:
+            due, period = self._look()
+            for start in range(0, len(due), _MAX_ITEMS):
+                self._extend(due[start : start + _MAX_ITEMS])
+            self._patience.reset()
+        finally:
+            # Also when the extend failed: whatever keeps one from its answer need not keep the other.
+            next_bye = self._say_one_bye()
+        return min(period, next_bye)
+
+    def _look(self) -> tuple[list[_Due], float]:
+        now = self._clock.boot()
+        due: list[_Due] = []
+        period = PERIOD
+        with self._lock:
+            for watched in self._watched:
+                if watched.stopped():
+                    continue
+                for entry in watched.table.entries():
+                    period = min(period, entry.visibility_timeout / 6)
+                    if is_due(entry, now):
+                        due.append(_Due(watched, entry))
+        return due, max(period, _SHORTEST_PERIOD)
+
+    def _extend(self, due: Sequence[_Due]) -> None:
+        answers = self._keeper.extend([Extend(entry.receipt) for _, entry in due])
+        if len(answers) != len(due):
+            raise RuntimeError(f"{len(answers)} answers to {len(due)} extends")
+        now = self._clock.boot()
+        with self._lock:
+            for (watched, entry), answer in zip(due, answers, strict=True):
+                if watched in self._watched:
+                    _apply(watched.table, entry, answer, now)
+
+    def _say_one_bye(self) -> float:
+        """Try the bye that has waited longest, once; returns the seconds until the next one is to be tried."""
+        now = self._clock.boot()
+        first = self._first_farewell()
+        if first is not None and first.next_at <= now:
+            self._say_bye(first, now)
+            first = self._first_farewell()
+        return PERIOD if first is None else max(0.0, first.next_at - now)
+
+    def _first_farewell(self) -> Farewell | None:
+        with self._lock:
+            return min(self._farewells, key=lambda farewell: farewell.next_at, default=None)
+
+    def _say_bye(self, farewell: Farewell, now: float) -> None:
+        try:
+            ended = self._keeper.bye(farewell.session, farewell.end, farewell.cause, farewell.settling)
+        except Exception as error:
+            farewell.tries += 1
+            farewell.next_at = now + reconnect_delay(farewell.tries, self._roll())
+            if not isinstance(error, ConnectionError):
+                logger.error("an unexpected error while saying bye; trying again", exc_info=error)
+            return
+        # Counted before it stops being pending: whoever sees nothing pending may read the counts.
+        farewell.answered(ended)
+        with self._lock:
+            self._farewells.remove(farewell)
+        self._notify()
+
+
+def is_due(entry: Entry, now: float) -> bool:
+    """Whether a lease is to be extended: a third is over, and neither its deadline nor its time limit has passed."""
+    if entry.deadline <= now or (entry.limit and now > entry.limit):
+        return False
+    return entry.deadline - now <= entry.visibility_timeout * 2 / 3
+
+
+def _apply(table: Table, entry: Entry, answer: Extended, now: float) -> None:
+    if answer.deadline is None:
+        logger.warning("the lease of job %s is lost", entry.receipt[:32].decode())
+        table.lose(entry)
+    elif now < entry.deadline:
+        # Read after the own deadline, it moves nothing: the function was told already that its lease is lost.
+        table.extend(entry, answer.deadline)
+
+
+def leave(keeper: Keeper, session: str, clock: Clock, patience: Patience) -> None:
+    """Say bye for the own session, which holds nothing any more; returns when it is answered."""
+    never = threading.Event()
+    while True:
+        try:
+            keeper.bye(session, "left", "", ())
+            return
+        except Exception as error:  # noqa: BLE001  (repeated until answered)
+            patience.wait(error, "leaving", never)

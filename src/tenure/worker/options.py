@@ -1,0 +1,76 @@
+"""What a worker is started with, as frozen data."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import asdict, dataclass
+
+DEFAULT_THREADS = 8
+DEFAULT_GRACE = 25.0
+
+
+def default_processes() -> int:
+    """Return how many processes a worker has when nobody says: one a CPU, at most 4."""
+    return min(4, os.cpu_count() or 1)
+
+
+def default_name() -> str:
+    """Return the label of a worker in the record when nobody gives one."""
+    return f"{socket.gethostname()}-{os.getpid()}"
+
+
+def new_session() -> str:
+    """Return 128 random bits as 32 hexadecimal digits; every start of a process has its own."""
+    return os.urandom(16).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """What `tenure worker` was asked for; `grace` and `visibility_timeout` in seconds.
+
+    `app` is `module` or `module:name`.  What is None is the app's or the machine's own.  `counts_file` gets the
+    counts as JSON at the end and on SIGUSR1.
+    """
+
+    app: str
+    broker: str | None = None
+    processes: int = 1
+    threads: int = DEFAULT_THREADS
+    queues: tuple[str, ...] | None = None
+    name: str | None = None
+    grace: float = DEFAULT_GRACE
+    log_level: str = "info"
+    counts_file: str | None = None
+    visibility_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildOptions:
+    """What a supervisor tells a child process: the worker's options, its own session, and its file descriptors."""
+
+    app: str
+    broker: str | None
+    threads: int
+    queues: tuple[str, ...] | None
+    name: str
+    session: str
+    grace: float
+    visibility_timeout: float | None
+    log_level: str
+    parent: int
+    table_fd: int
+    commands_fd: int
+    reports_fd: int
+
+    def to_json(self) -> str:
+        """Return the options as one argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> ChildOptions:
+        """Read what `to_json` wrote."""
+        fields = json.loads(text)
+        queues = fields.pop("queues")
+        return cls(queues=None if queues is None else tuple(queues), **fields)

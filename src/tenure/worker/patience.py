@@ -1,0 +1,35 @@
+"""How a service of the worker waits after a failure: it never gives up, and it never spins."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tenure.clock import Clock
+from tenure.retry import reconnect_delay
+
+logger = logging.getLogger("tenure.worker")
+
+
+class Patience:
+    """Counts the failures in a row and waits longer after each; `roll` gives the jitter, 0..1."""
+
+    def __init__(self, clock: Clock, roll: Callable[[], float]) -> None:
+        self._clock = clock
+        self._roll = roll
+        self._failures = 0
+
+    def reset(self) -> None:
+        """Forget the failures: it went well."""
+        if self._failures:
+            self._failures = 0
+
+    def wait(self, error: Exception, what: str, stopped: threading.Event) -> None:
+        """Log the failure and wait before the next try, or until `stopped` is set."""
+        self._failures += 1
+        if not isinstance(error, ConnectionError):
+            logger.error("an unexpected error while %s; trying again", what, exc_info=error)
+        elif self._failures == 1:
+            logger.warning("the connection failed while %s (%s); trying again", what, error)
+        self._clock.wait(stopped, reconnect_delay(self._failures, self._roll()))

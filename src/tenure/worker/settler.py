@@ -1,0 +1,145 @@
+"""Sends what became of the jobs, and counts an answer only when it has been read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tenure.broker import Consumer, Settled
+from tenure.errors import ServerError
+from tenure.message import Settlement
+from tenure.worker.counts import counter_of
+from tenure.worker.patience import Patience
+from tenure.worker.table import Table
+
+logger = logging.getLogger("tenure.worker")
+
+MAX_BATCH = 500
+MAX_BATCH_BYTES = 1024 * 1024
+
+
+class Finished(NamedTuple):
+    """A settlement on its way; `place` is where it stands in the table, `seconds` how long the function ran."""
+
+    place: int
+    settlement: Settlement
+    task: str
+    attempt: int
+    seconds: float
+
+
+class Settler:
+    """One thread that sends all waiting settlements in one write and repeats them until they are answered."""
+
+    def __init__(self, consumer: Consumer, table: Table, patience: Patience) -> None:
+        self._consumer = consumer
+        self._table = table
+        self._patience = patience
+        self._inbox: SimpleQueue[Finished | None] = SimpleQueue()
+        self._never = threading.Event()
+        self._stopping = False
+        self.put = self._inbox.put
+        """Hand over a settlement whose entry already says that it is settling."""
+
+    def run(self) -> None:
+        """Settle until `stop()`, and then until nothing is left."""
+        while batch := self._collect():
+            try:
+                self._settle(batch)
+            except Exception:
+                logger.exception("an unexpected error while counting answers")
+
+    def stop(self) -> None:
+        """End once all that was handed over is answered; nothing may be handed over after this."""
+        self._inbox.put(None)
+
+    def _collect(self) -> list[Finished]:
+        """Wait for one settlement and take along what else is there, within the bounds of one write."""
+        batch: list[Finished] = []
+        size = 0
+        while not batch or (len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES and not self._inbox.empty()):
+            if self._stopping and self._inbox.empty():
+                break
+            finished = self._inbox.get()
+            if finished is None:
+                self._stopping = True
+            else:
+                batch.append(finished)
+                size += _size(finished.settlement)
+        return batch
+
+    def _settle(self, batch: Sequence[Finished]) -> None:
+        settlements = [finished.settlement for finished in batch]
+        while True:
+            try:
+                answers = self._ask(settlements)
+            except Exception as error:  # noqa: BLE001  (a settlement is never given up)
+                self._patience.wait(error, "settling jobs", self._never)
+                if not _worth_repeating(error):
+                    self._one_by_one(batch)
+                    return
+            else:
+                self._patience.reset()
+                for finished, answer in zip(batch, answers, strict=True):
+                    self._count(finished, answer)
+                return
+
+    def _one_by_one(self, batch: Sequence[Finished]) -> None:
+        """One of them cannot be sent as it is: the others must not wait for it."""
+        for finished in batch:
+            try:
+                answer = self._ask([finished.settlement])[0]
+            except Exception as error:  # noqa: BLE001  (a settlement is never given up)
+                self._patience.wait(error, f"settling a job of {finished.task}", self._never)
+                self._inbox.put(finished)
+            else:
+                self._count(finished, answer)
+
+    def _ask(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        answers = self._consumer.settle(settlements)
+        if len(answers) != len(settlements):
+            raise RuntimeError(f"{len(answers)} answers to {len(settlements)} settlements")
+        return answers
+
+    def _count(self, finished: Finished, answer: Settled) -> None:
+        self._table.settled(finished.place, counter_of(answer), sum(answer.added))
+        if answer.answer != "ok":
+            _log_refusal(finished, answer)
+        elif logger.isEnabledFor(logging.INFO):
+            _log(finished, answer.detail)
+
+
+def _size(settlement: Settlement) -> int:
+    return len(settlement.result or b"") + len(settlement.error)
+
+
+def _worth_repeating(error: Exception) -> bool:
+    """Whether all of the batch may go through later: the network, or a store that cannot write just now."""
+    return isinstance(error, ConnectionError) or (isinstance(error, ServerError) and error.code == "storage")
+
+
+def _log(finished: Finished, state: str) -> None:
+    settlement = finished.settlement
+    job = settlement.receipt[:32].decode()
+    if settlement.kind == "done":
+        logger.info("done %s %s attempt %d in %.3f s", finished.task, job, finished.attempt, finished.seconds)
+        return
+    # The exception's class without its text, which may quote arguments.
+    why = settlement.reason.partition(":")[0] if settlement.kind in ("retry", "dead") else settlement.reason
+    if state == "dead":
+        where = (finished.task, job, finished.attempt, finished.seconds)
+        logger.error("dead %s %s attempt %d after %.3f s: %s", *where, why)
+    elif settlement.kind == "retry":
+        where = (finished.task, job, finished.attempt, finished.seconds)
+        logger.warning("retry %s %s attempt %d after %.3f s, next in %.1f s: %s", *where, settlement.delay, why)
+    else:
+        logger.warning("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
+
+
+def _log_refusal(finished: Finished, answer: Settled) -> None:
+    job = finished.settlement.receipt[:32].decode()
+    kind = finished.settlement.kind
+    logger.warning("the %s of %s %s came too late (%s %s)", kind, finished.task, job, answer.answer, answer.detail)

@@ -1,0 +1,304 @@
+"""The supervisor of a worker: starts worker processes, keeps their leases, counts for them, and ends them.
+
+It never runs user code, so it stays alive whatever that code does.  One thread waits for signals, reports and ends of
+processes; the keeper is the other one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tenure.broker import Broker, EndedAs
+from tenure.brokers import connect
+from tenure.clock import SystemClock
+from tenure.worker import logs
+from tenure.worker.counts import Counts, counts_of_bye
+from tenure.worker.handle import Handle
+from tenure.worker.keeper import Farewell, LeaseKeeper
+from tenure.worker.options import WorkerOptions, default_name
+
+logger = logging.getLogger("tenure.worker")
+
+BYE_TIME = 5.0
+"""Seconds beyond the grace time for the last byes; after that the leases have to run out by themselves."""
+
+_SOON = 5.0
+_FIRST_RESTART_DELAY = 0.25
+_LONGEST_RESTART_DELAY = 4.0
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+
+
+def run_supervisor(options: WorkerOptions) -> int:
+    """Run `tenure worker` until it is told to leave; returns the exit code: 0 after a drain, 1 if it cannot start."""
+    logs.configure(options.log_level)
+    return Supervisor(options).run()
+
+
+class Supervisor:
+    """The processes of one worker, from the first start to the last bye."""
+
+    def __init__(self, options: WorkerOptions) -> None:
+        self._options = options
+        self._clock = SystemClock()
+        self._name = options.name or default_name()
+        self._children: list[Handle] = []
+        self._broker: Broker | None = None
+        self._broker_url = options.broker
+        self._keeper: LeaseKeeper | None = None
+        self._keeper_thread: threading.Thread | None = None
+        self._totals = Counts()
+        self._totals_lock = threading.Lock()
+        self._restarts = Restarts()
+        self._draining = False
+        self._kill_at = float("inf")
+        self._give_up_at = float("inf")
+        self._exit_code = 0
+        self._selector = selectors.DefaultSelector()
+        self._wake_in, self._wake_out = socket.socketpair()
+
+    def run(self) -> int:
+        """Work until drained."""
+        with self._signals():
+            self._start_child()
+            while not self._finished():
+                for key, _ in self._selector.select(self._timeout()):
+                    self._on_event(key.data)
+                self._on_time()
+        self._end()
+        return self._exit_code
+
+    def counts(self) -> Counts:
+        """Return the whole tree's counts: of those that are gone, and of those that live."""
+        with self._totals_lock:
+            counts = self._totals
+        for child in self._children:
+            counts = counts + child.table.counts()
+        return counts
+
+    # Events.
+
+    def _on_event(self, child: Handle | None) -> None:
+        if child is None:
+            for number in self._wake_in.recv(4096):
+                self._on_signal(number)
+        elif child in self._children:
+            self._hear(child)
+
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._reap()
+        elif number in (signal.SIGTERM, signal.SIGINT):
+            self._on_leave()
+        elif number == signal.SIGUSR1:
+            self._publish()
+
+    def _on_leave(self) -> None:
+        """The first time drain; the second time end it at once."""
+        now = self._clock.boot()
+        if self._draining:
+            self._kill_at = now
+            self._give_up_at = min(self._give_up_at, now + BYE_TIME)
+            return
+        logger.info("leaving: taking nothing new, finishing what runs for at most %g s", self._options.grace)
+        self._draining = True
+        self._kill_at = now + self._options.grace
+        self._give_up_at = self._kill_at + BYE_TIME
+        for child in self._children:
+            child.tell_to_drain()
+
+    def _on_time(self) -> None:
+        now = self._clock.boot()
+        if now >= self._kill_at:
+            self._kill_at = float("inf")
+            for child in self._children:
+                child.killed_by_us = True
+                child.kill()
+        missing = self._options.processes - len(self._children)
+        if self._keeper is not None and not self._draining and missing > 0 and self._restarts.due(now):
+            for _ in range(missing):
+                self._start_child()
+
+    def _timeout(self) -> float | None:
+        """Return the seconds until something is to be done without an event; None: nothing is."""
+        times = [self._kill_at, self._give_up_at if self._draining else float("inf")]
+        if not self._draining and len(self._children) < self._options.processes:
+            times.append(self._restarts.next_at)
+        first = min(times)
+        return None if first == float("inf") else max(0.0, first - self._clock.boot())
+
+    def _finished(self) -> bool:
+        if self._children:
+            return False
+        if not self._draining:
+            return self._exit_code != 0
+        return self._keeper is None or not self._keeper.pending() or self._clock.boot() >= self._give_up_at
+
+    # Worker processes.
+
+    def _start_child(self) -> None:
+        child = Handle(self._options, self._broker_url, self._name, self._clock.boot())
+        self._children.append(child)
+        self._selector.register(child.reports_fd, selectors.EVENT_READ, child)
+        if self._keeper is not None:
+            self._keeper.watch(child.watched)
+        logger.debug("process %d started, session %s", child.pid, child.session)
+
+    def _hear(self, child: Handle) -> None:
+        for what in child.hear():
+            if "ready" in what:
+                self._on_ready(child, what["ready"])
+            elif "failed" in what:
+                self._on_failed(what["failed"])
+            elif "left" in what:
+                child.left = True
+        if child.deaf:
+            with suppress(KeyError):
+                self._selector.unregister(child.reports_fd)
+
+    def _on_ready(self, child: Handle, ready: dict[str, Any]) -> None:
+        child.ready = True
+        if self._keeper is not None:
+            return
+        try:
+            self._broker = connect(ready["broker"])
+            keeper = self._broker.keeper()
+        except Exception as error:  # noqa: BLE001  (told to the person who started it)
+            self._on_failed(f"the broker {ready['broker']} is of no use to a worker with processes: {error}")
+            child.kill()
+            return
+        self._broker_url = ready["broker"]
+        self._keeper = LeaseKeeper(keeper, self._clock, random.random, self._wake)
+        self._keeper.watch(child.watched)
+        self._keeper_thread = threading.Thread(target=self._keeper.run, name="tenure-keeper", daemon=True)
+        self._keeper_thread.start()
+        logger.info(
+            "worker %s: %d processes of %d slots, queues %s, tasks %s",
+            self._name, self._options.processes, self._options.threads, ", ".join(ready["queues"]),
+            ", ".join(ready["tasks"]),
+        )  # fmt: skip
+
+    def _on_failed(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        if self._keeper is None:
+            self._exit_code = 1
+
+    def _reap(self) -> None:
+        for child in tuple(self._children):
+            how = child.poll()
+            if how is not None:
+                self._hear(child)
+                self._bury(child, how)
+
+    def _bury(self, child: Handle, how: str) -> None:
+        """Count what a process that is gone had counted, and give back what it held."""
+        self._children.remove(child)
+        with suppress(KeyError):
+            self._selector.unregister(child.reports_fd)
+        if self._keeper is None:
+            self._never_ready(how)
+        else:
+            self._keeper.forget(child.watched)
+            self._account(child, how)
+        child.close()
+        self._restarts.ended(child.started_at, self._clock.boot())
+
+    def _never_ready(self, how: str) -> None:
+        if not self._draining and not self._exit_code:
+            print(f"the first worker process ended ({how}) before it had imported {self._options.app}", file=sys.stderr)
+            self._exit_code = 1
+
+    def _account(self, child: Handle, how: str) -> None:
+        settling = child.table.unanswered()
+        counts = child.table.recover()
+        with self._totals_lock:
+            self._totals = self._totals + counts
+        if child.left:
+            return
+        if child.killed_by_us:
+            logger.warning("process %d did not finish in time and was stopped; its jobs are given back", child.pid)
+            end, cause = "left", "grace time over"
+        else:
+            logger.error("process %d ended (%s); its jobs are given back", child.pid, how)
+            end, cause = "lost", how
+        assert self._keeper is not None
+        self._keeper.farewell(Farewell(child.session, end, cause, settling, self._told))  # type: ignore[arg-type]
+
+    def _told(self, ended: Sequence[EndedAs]) -> None:
+        """Count what the answer to a bye tells (in the keeper's thread)."""
+        with self._totals_lock:
+            self._totals = self._totals + counts_of_bye(ended)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._wake_out.send(b"\0")
+
+    # Beginning and end.
+
+    def _publish(self) -> None:
+        counts = self.counts()
+        with suppress(OSError):
+            print(counts.line(), flush=True)
+        if self._options.counts_file is not None:
+            try:
+                counts.write(self._options.counts_file)
+            except OSError as error:
+                logger.error("the counts could not be written to %s: %s", self._options.counts_file, error)
+
+    def _end(self) -> None:
+        if self._keeper is not None and self._keeper_thread is not None:
+            if self._keeper.pending():
+                logger.error("the broker did not answer; jobs that were held come back when their leases run out")
+            self._keeper.stop()
+            self._keeper_thread.join(2.0)
+        if self._broker is not None:
+            self._broker.close()
+        if self._exit_code == 0:
+            self._publish()
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Have every signal written, as one byte, into a socket that the loop waits on."""
+        self._wake_in.setblocking(False)
+        self._wake_out.setblocking(False)
+        self._selector.register(self._wake_in, selectors.EVENT_READ, None)
+        old_fd = signal.set_wakeup_fd(self._wake_out.fileno(), warn_on_full_buffer=False)
+        old = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(old_fd)
+
+
+class Restarts:
+    """When the next process may be started: at once, but later and later while they die soon after their start."""
+
+    def __init__(self) -> None:
+        self.next_at = 0.0
+        self._delay = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether a missing process may be started now."""
+        return now >= self.next_at
+
+    def ended(self, started_at: float, now: float) -> None:
+        """Take note of a process that has ended."""
+        if now - started_at >= _SOON:
+            self._delay = 0.0
+            self.next_at = now
+            return
+        self.next_at = now + self._delay
+        self._delay = min(_LONGEST_RESTART_DELAY, self._delay * 2 or _FIRST_RESTART_DELAY)

@@ -1,0 +1,88 @@
+"""Takes jobs for the slots that are free."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from tenure.broker import Consumer
+from tenure.clock import Clock
+from tenure.message import Delivery
+from tenure.worker.patience import Patience
+
+logger = logging.getLogger("tenure.worker")
+
+WAIT = 0.5
+"""Seconds that a take may be parked at the broker: a silent connection is found out soon after."""
+
+_QUICK = WAIT / 10
+_FREE_TRIES = 3
+_LONGEST_PAUSE = 0.1
+
+
+class Taker:
+    """Asks for as many jobs as there are free slots, so that nothing is hoarded.
+
+    `free` blocks until at least one slot is free and returns how many are (0: look again), `deliver` gets what came.
+    It never ends because of the network, nor for any other reason but `stop()`.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        free: Callable[[], int],
+        deliver: Callable[[Sequence[Delivery]], None],
+        clock: Clock,
+        patience: Patience,
+    ) -> None:
+        self._consumer = consumer
+        self._free = free
+        self._deliver = deliver
+        self._clock = clock
+        self._patience = patience
+        self._stopped = threading.Event()
+        self._quick = 0
+
+    def run(self) -> None:
+        """Take until stopped."""
+        while not self._stopped.is_set():
+            try:
+                self._round()
+                self._patience.reset()
+            except Exception as error:  # noqa: BLE001  (never idle and alive)
+                self._patience.wait(error, "taking jobs", self._stopped)
+
+    def stop(self) -> None:
+        """End soon; what a take in progress was given is still delivered.  Wake `free` after this."""
+        self._stopped.set()
+        try:
+            self._consumer.interrupt()
+        except Exception:
+            logger.exception("a waiting take could not be interrupted; it ends by itself within a second")
+
+    def _round(self) -> None:
+        limit = self._free()
+        if limit < 1 or self._stopped.is_set():
+            return
+        asked_at = self._clock.boot()
+        deliveries = self._consumer.take(limit, WAIT)
+        if deliveries:
+            self._quick = 0
+            self._deliver(deliveries)
+        else:
+            self._pause(self._clock.boot() - asked_at)
+
+    def _pause(self, parked: float) -> None:
+        """Rest when empty answers come faster than asked for.
+
+        A settlement on the same connection ends the wait of a take, which is no reason to rest; so the first few are
+        free.
+        """
+        if parked > _QUICK:
+            self._quick = 0
+            return
+        self._quick += 1
+        if self._quick > _FREE_TRIES:
+            doublings = min(self._quick - _FREE_TRIES, 10)
+            self._clock.wait(self._stopped, min(_LONGEST_PAUSE, 0.001 * 2**doublings))

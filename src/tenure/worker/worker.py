@@ -1,0 +1,165 @@
+"""A worker in one process, without a supervisor: `app.worker().run()`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any
+
+from tenure.app import App
+from tenure.broker import EndedAs
+from tenure.clock import SystemClock
+from tenure.errors import ConfigError
+from tenure.worker.counts import Counts
+from tenure.worker.keeper import Farewell, LeaseKeeper, Watched
+from tenure.worker.options import DEFAULT_GRACE, DEFAULT_THREADS, default_name, new_session
+from tenure.worker.services import Services
+from tenure.worker.table import Table
+
+logger = logging.getLogger("tenure.worker")
+
+_DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Worker:
+    """Runs an app's jobs in this process; `grace` and `visibility_timeout` are seconds, `queues` None means all.
+
+    Its keeper is a thread here, so code that does not let go of the interpreter for long can lose its lease; the
+    worker command has a supervisor against that.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        queues: Sequence[str] | None = None,
+        threads: int = DEFAULT_THREADS,
+        name: str | None = None,
+        grace: float = DEFAULT_GRACE,
+        visibility_timeout: float | None = None,
+    ) -> None:
+        self._app = app
+        self._queues = queues
+        self._threads = threads
+        self._name = name
+        self._grace = grace
+        self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
+        self._commands: SimpleQueue[str] = SimpleQueue()
+
+    def stop(self) -> None:
+        """Drain, from another thread: take nothing new, finish what runs, then let `run` return."""
+        self._commands.put("stop")
+
+    def run(self) -> Counts:
+        """Work until SIGTERM, SIGINT or `stop()`, then drain and return the counts.
+
+        When the grace time is over and code still runs, the counts are printed and the process ends at once: what has
+        not stopped comes back when its lease runs out.
+        """
+        self._app.import_includes()
+        queues = require_queues(self._app, self._queues)
+        session = new_session()
+        table = Table.create(self._threads, shared=False)
+        services = Services(
+            self._app,
+            self._app.broker,
+            table,
+            SystemClock(),
+            queues=queues,
+            session=session,
+            name=self._name or default_name(),
+            threads=self._threads,
+            grace=self._grace,
+            visibility_timeout=self._visibility_timeout,
+        )
+        keeper = LeaseKeeper(self._app.broker.keeper(), SystemClock(), random.random)
+        keeper.watch(Watched(table))
+        _thread("tenure-keeper", keeper.run)
+        with _signals(self._commands):
+            services.start()
+            self._until_told(table)
+            self._drain(services, keeper, table, session)
+        keeper.stop()
+        services.close()
+        return table.counts()
+
+    def _until_told(self, table: Table) -> None:
+        while (command := self._commands.get()) == "counts":
+            print(table.counts().line(), flush=True)
+        if command == "signal":
+            logger.info("finishing what runs, for at most %g s", self._grace)
+
+    def _drain(self, services: Services, keeper: LeaseKeeper, table: Table, session: str) -> None:
+        def finish() -> None:
+            services.drain()
+            keeper.farewell(Farewell(session, "left", "", (), answered))
+
+        def answered(ended: list[EndedAs]) -> None:
+            self._commands.put("ended")
+
+        clock = SystemClock()
+        _thread("tenure-drain", finish)
+        over_at = clock.boot() + self._grace
+        while True:
+            try:
+                command = self._commands.get(timeout=max(0.0, over_at - clock.boot()))
+            except Empty:
+                command = "signal"
+            if command == "ended":
+                return
+            if command == "counts":
+                print(table.counts().line(), flush=True)
+            elif command == "signal":
+                _end_at_once(table)
+
+
+def require_queues(app: App, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the queues to work on; raises ConfigError when the app has no tasks."""
+    if not app.tasks:
+        raise ConfigError(
+            "the app has no tasks, so there is nothing that this worker could run; decorate a function with @app.task, "
+            'and if tasks are in other modules, name these: App(..., include=["shop.jobs"])'
+        )
+    queues = tuple(app.queues() if asked is None else asked)
+    if not queues:
+        raise ConfigError("no queues to work on; leave --queues out to work on all queues of the app's tasks")
+    return queues
+
+
+def _end_at_once(table: Table) -> None:
+    for entry in table.entries():
+        table.lose(entry)
+    print(table.counts().line(), flush=True)
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def _thread(name: str, target: Callable[[], Any]) -> None:
+    threading.Thread(target=target, name=name, daemon=True).start()
+
+
+@contextmanager
+def _signals(commands: SimpleQueue[str]) -> Iterator[None]:
+    """Turn signals into commands while in the main thread, and put the old handlers back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        # `put` of a SimpleQueue may be called from a signal handler; an Event's `set` may not.
+        commands.put("signal" if number in _DRAIN_SIGNALS else "counts")
+
+    numbers = [*_DRAIN_SIGNALS, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])]
+    old = {number: signal.signal(number, tell) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
