@@ -12,7 +12,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -38,12 +38,13 @@ class ListenError(TenureError):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """All that a server is started with; sizes in bytes, retention in milliseconds."""
+    """All that a server is started with; sizes in bytes, `result_ttl` and `key_window` in seconds."""
 
     listen: Address
     data: str
     durability: Durability = "full"
-    retention: Retention = field(default_factory=Retention)
+    result_ttl: float = 3_600.0
+    key_window: float = 86_400.0
     max_body: int = MAX_BODY
     max_line: int = MAX_LINE
     max_connections: int = 10_000
@@ -69,7 +70,7 @@ async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> Non
         wall=_wall(),
         mono=time.monotonic(),
         durability=options.durability,
-        retention=options.retention,
+        retention=Retention(int(options.result_ttl * 1000), int(options.key_window * 1000)),
     )
     server = Server(engine, options)
     try:

@@ -1,0 +1,202 @@
+"""`tenure queues`, `tenure job` and `tenure dead`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from tenure.cli.options import F, broker_option, json_option, print_json
+from tenure.cli.tables import print_table
+from tenure.inspection import Inspection, inspect
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def job_id(value: str) -> str:
+    """Read a job's id; dashes and capitals are taken too."""
+    id = value.lower().replace("-", "")
+    if not _ID.fullmatch(id):
+        raise click.BadParameter(f"{value!r} is not a job's id: 32 hexadecimal digits, as job.id and the log show it")
+    return id
+
+
+@click.command()
+@broker_option
+@json_option
+def queues(broker: str | None, as_json: bool) -> None:
+    """List the queues and how many jobs wait in each."""
+    with inspect(broker) as inspection:
+        rows = inspection.queues()
+    if as_json:
+        print_json(rows)
+        return
+    columns = ("ready", "scheduled", "running", "dead", "done", "added")
+    _print_rows(
+        ("queue", *columns, "waiting workers"),
+        [(row["name"], *(row[column] for column in columns), row["waiting"]) for row in rows],
+        "no queue yet: the first job makes it",
+    )
+
+
+@click.command()
+@click.argument("id", type=job_id)
+@broker_option
+@json_option
+def job(id: str, broker: str | None, as_json: bool) -> None:
+    """Show one job: its state, every hand-out, worker and error."""
+    with inspect(broker) as inspection:
+        found = inspection.job(id)
+    if as_json:
+        print_json(found)
+    else:
+        _print_job(found)
+
+
+@click.group()
+def dead() -> None:
+    """Look at jobs that failed for good; put them back, or purge them."""
+
+
+@dead.command()
+@broker_option
+@json_option
+@click.option("--queue", metavar="NAME", help="Of this queue only.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most so many.")
+def ls(broker: str | None, as_json: bool, queue: str | None, limit: int) -> None:
+    """List dead jobs, oldest first."""
+    with inspect(broker) as inspection:
+        rows = list(inspection.dead(queue, limit))
+    if as_json:
+        print_json(rows)
+        return
+    _print_rows(
+        ("id", "queue", "task", "attempts", "losses", "died", "reason"),
+        [
+            (
+                row["id"],
+                row["queue"],
+                row["task"],
+                row["attempts"],
+                row["losses"],
+                _when(row["ended_at"]),
+                row["reason"],
+            )
+            for row in rows
+        ],
+        "no dead jobs",
+    )
+
+
+dead.add_command(job, "show")
+
+
+def _choice(verb: str) -> Callable[[F], F]:
+    """The arguments of requeue and purge: ids, or --all."""
+
+    def decorate(command: F) -> F:
+        for option in (
+            click.argument("ids", nargs=-1, type=job_id, metavar="[ID]..."),
+            broker_option,
+            json_option,
+            click.option("--all", "everything", is_flag=True, help=f"{verb} all dead jobs."),
+            click.option("--queue", metavar="NAME", help="With --all: of this queue only."),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@dead.command()
+@_choice("Requeue")
+def requeue(ids: tuple[str, ...], broker: str | None, as_json: bool, everything: bool, queue: str | None) -> None:
+    """Put dead jobs back into their queues, with the same id and key and all their attempts."""
+    _for_each(Inspection.requeue, "ready", ids, broker, as_json, everything, queue)
+
+
+@dead.command()
+@_choice("Purge")
+def purge(ids: tuple[str, ...], broker: str | None, as_json: bool, everything: bool, queue: str | None) -> None:
+    """Take dead jobs off the list for good; they are counted as purged."""
+    _for_each(Inspection.purge, "purged", ids, broker, as_json, everything, queue)
+
+
+def _for_each(
+    act: Any, wanted: str, ids: tuple[str, ...], broker: str | None, as_json: bool, everything: bool, queue: str | None
+) -> None:
+    if bool(ids) == everything:
+        raise click.UsageError("name the jobs' ids, or give --all (and not both)")
+    if queue is not None and not everything:
+        raise click.UsageError("--queue goes with --all")
+    outcomes: dict[str, str] = {}
+    with inspect(broker) as inspection:
+        for id in ids or [row["id"] for row in inspection.dead(queue)]:
+            try:
+                outcomes[id] = act(inspection, id)
+            except LookupError as error:
+                outcomes[id] = str(error)
+    if as_json:
+        print_json(outcomes)
+    else:
+        for id, outcome in outcomes.items():
+            click.echo(f"{id}  {outcome}")
+        if not outcomes:
+            click.echo("no dead jobs")
+    if any(outcome != wanted for outcome in outcomes.values()):
+        sys.exit(1)
+
+
+def _print_job(found: dict[str, Any]) -> None:
+    click.echo(f"job {found['id']}: {found['state']}" + (f" ({found['reason']})" if found["reason"] else ""))
+    facts = [
+        ("task", found["task"]),
+        ("queue", f"{found['queue']}, priority {found['priority']}"),
+        ("key", found["key"] if found["key"] != found["id"] else "the id"),
+        ("added", _when(found["added_at"])),
+        ("run at", _when(found["run_at"])),
+        ("expires", _when(found["expires"])),
+        ("ended", _when(found["ended_at"])),
+        ("attempts", f"{found['attempts']} of {found['max_attempts']}"),
+        ("losses", f"{found['losses']} of {found['max_losses']}"),
+        ("cancel", found["cancel"]),
+        ("arguments", found["arguments"]),
+    ]
+    for name, value in facts:
+        if value:
+            click.echo(f"  {name:<10} {value}")
+    for handout in found["handouts"]:
+        _print_handout(handout)
+
+
+def _print_handout(handout: dict[str, Any]) -> None:
+    click.echo(
+        f"  hand-out {handout['number']}: {handout['worker']}, {_when(handout['begin_at'])} to "
+        f"{_when(handout['end_at']) or 'now'}: {handout['ended']}"
+        + (f" ({handout['cause']})" if handout["cause"] else "")
+        + (", a late settlement was refused" if handout["late"] else "")
+    )
+    if handout["error"]:
+        text = handout["error"]["traceback"] or f"{handout['error']['kind']}: {handout['error']['text']}"
+        click.echo("\n".join(f"      {line}" for line in text.splitlines()))
+
+
+def _when(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(milliseconds / 1000, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):  # a date beyond the calendar
+        return f"{milliseconds} ms since 1970"
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+def _print_rows(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
+    if rows:
+        print_table(columns, rows)
+    else:
+        click.echo(nothing)

@@ -1,0 +1,63 @@
+"""The command `tenure`: each subcommand's module is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from tenure.errors import TenureError
+
+COMMANDS = {
+    "server": ("tenure.cli.server", "Run a server that keeps the jobs (one file, nothing to install)."),
+    "worker": ("tenure.cli.worker", "Run a worker that takes jobs and calls your functions."),
+    "record": ("tenure.cli.record", "Show the server's own count of every job and hand-out."),
+    "queues": ("tenure.cli.jobs", "List the queues and how many jobs wait in each."),
+    "job": ("tenure.cli.jobs", "Show one job: its state, every hand-out, worker and error."),
+    "dead": ("tenure.cli.jobs", "Look at jobs that failed for good; put them back, or purge them."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names, and imports one only to run it or to show its help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(entry[0]), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Begin with `tenure server`, then `tenure worker -A your.module` in another terminal.",
+)
+@click.version_option(package_name="tenure", prog_name="tenure")
+def cli() -> None:
+    """Tenure: a task queue for work that must not be lost.
+
+    A server keeps the jobs in one file.  Your program adds jobs to it with `.delay()`.  A worker takes them, calls
+    your functions, and says "done" only after the work.
+    """
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; errors that Tenure raises on purpose become one line and exit code 1."""
+    try:
+        return cli.main(args=args, prog_name="tenure", standalone_mode=True)
+    except (TenureError, ConnectionError) as error:
+        click.echo(f"tenure: {error}", err=True)
+        sys.exit(1)
+    except BrokenPipeError:  # `tenure record | head`
+        sys.exit(1)

@@ -1,0 +1,91 @@
+"""`tenure server`."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal
+
+import click
+
+from tenure.cli.options import seconds, size
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default="127.0.0.1:7333",
+    show_default=True,
+    metavar="ADDRESS",
+    help="HOST:PORT on this machine (port 0: any free one), or unix:PATH.",
+)
+@click.option(
+    "--data",
+    default="tenure.db",
+    show_default=True,
+    metavar="PATH",
+    type=click.Path(dir_okay=False),
+    help="The file that keeps everything; made when it is not there.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["full", "normal"]),
+    default="full",
+    show_default=True,
+    help="full: on disk before each answer. normal: survives a killed server; a power cut may take the last moments.",
+)
+@click.option(
+    "--result-ttl", type=seconds, default="1h", show_default=True, metavar="TIME",
+    help="How long done and cancelled jobs are kept (10 minutes at least).",
+)  # fmt: skip
+@click.option(
+    "--key-window", type=seconds, default="24h", show_default=True, metavar="TIME",
+    help="How long after its job is done a given idempotency key still means that job. 0: the key is free at once.",
+)  # fmt: skip
+@click.option(
+    "--max-body", type=size, default="1MiB", show_default=True, metavar="SIZE", help="Largest job, arguments packed."
+)
+@click.option(
+    "--max-line", type=size, default="64KiB", show_default=True, metavar="SIZE", help="Longest line of the protocol."
+)
+@click.option(
+    "--max-connections", type=click.IntRange(1), default=10_000, show_default=True, metavar="N",
+    help="How many clients at once.",
+)  # fmt: skip
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is written to stderr.",
+)
+def server(
+    listen: str,
+    data: str,
+    durability: Literal["full", "normal"],
+    result_ttl: float,
+    key_window: float,
+    max_body: int,
+    max_line: int,
+    max_connections: int,
+    log_level: str,
+) -> None:
+    """Run a server that keeps the jobs.
+
+    It answers on this machine only, and stores everything in one file.  Stop it with Ctrl+C or SIGTERM; kill it, and
+    nothing that it has answered is lost.
+    """
+    from tenure.server.address import parse_listen
+    from tenure.server.server import ServerOptions, run
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(message)s")
+    options = ServerOptions(
+        listen=parse_listen(listen),
+        data=data,
+        durability=durability,
+        result_ttl=result_ttl,
+        key_window=key_window,
+        max_body=max_body,
+        max_line=max_line,
+        max_connections=max_connections,
+    )
+    run(options, lambda url: click.echo(f"tenure server on {url}, data in {data}, durability {durability}"))

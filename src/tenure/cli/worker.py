@@ -1,0 +1,96 @@
+"""`tenure worker`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tenure.cli.options import broker_option, seconds
+from tenure.worker.options import DEFAULT_THREADS, WorkerOptions, default_processes
+
+
+@click.command()
+@click.option(
+    "-A",
+    "--app",
+    required=True,
+    metavar="MODULE[:NAME]",
+    help="The module with your App, such as shop.jobs or shop.jobs:app.",
+)
+@broker_option
+@click.option("--queues", metavar="A,B", help="Take from these queues only.  [default: all queues of the app's tasks]")
+@click.option(
+    "--processes", type=click.IntRange(1, 256), default=default_processes(), metavar="N",
+    help="Worker processes.  [default: the number of CPUs, at most 4]",
+)  # fmt: skip
+@click.option(
+    "--threads", type=click.IntRange(1, 1000), default=DEFAULT_THREADS, show_default=True, metavar="N",
+    help="Slots in each process: how many jobs it runs at once.",
+)  # fmt: skip
+@click.option("--name", metavar="TEXT", help="The worker's label in the record.  [default: host-pid]")
+@click.option(
+    "--grace", type=seconds, default="25s", show_default=True, metavar="TIME",
+    help="On SIGTERM or Ctrl+C: how long running jobs may go on before they are stopped and given back.",
+)  # fmt: skip
+@click.option(
+    "--visibility-timeout", type=seconds, default="30s", show_default=True, metavar="TIME",
+    help="How long the server waits for a sign of life before it gives a job to another worker.",
+)  # fmt: skip
+@click.option(
+    "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What is written to stderr.",
+)
+def worker(
+    app: str,
+    broker: str | None,
+    queues: str | None,
+    processes: int,
+    threads: int,
+    name: str | None,
+    grace: float,
+    visibility_timeout: float,
+    counts_file: str | None,
+    log_level: str,
+) -> None:
+    """Run a worker that takes jobs and calls your functions.
+
+    A supervisor starts the processes, keeps their jobs held while they run, and gives a job back at once when its
+    process dies.  Stop it with Ctrl+C or SIGTERM: running jobs finish first.  A second time: at once.
+    """
+    from tenure.worker.supervisor import run_supervisor
+
+    options = WorkerOptions(
+        app=app,
+        broker=broker,
+        processes=processes,
+        threads=threads,
+        queues=_names(queues),
+        name=name,
+        grace=grace,
+        log_level=log_level,
+        counts_file=counts_file,
+        visibility_timeout=_visibility_timeout(visibility_timeout),
+    )
+    sys.exit(run_supervisor(options))
+
+
+def _names(queues: str | None) -> tuple[str, ...] | None:
+    if queues is None:
+        return None
+    names = tuple(dict.fromkeys(name.strip() for name in queues.split(",") if name.strip()))
+    if not names:
+        raise click.BadParameter("names no queue; write for example --queues default,mail", param_hint="--queues")
+    return names
+
+
+def _visibility_timeout(timeout: float) -> float:
+    if timeout < 0.1:
+        raise click.BadParameter(f"{timeout:g} s is too short; give 0.1 s or more", param_hint="--visibility-timeout")
+    return timeout

@@ -1,0 +1,109 @@
+"""What an operator sees and does: the record, the dead list, single jobs.
+
+The command line and every other face reach jobs through this module only.  Values are JSON-shaped; failures and
+dead jobs' arguments, which a broker keeps as bytes, are turned into text here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tenure import codec
+from tenure.broker import Admin
+from tenure.brokers import connect
+from tenure.config import find_broker
+from tenure.errors import ConfigError, DecodeError, JobNotFound
+
+PAGE = 200
+
+
+class Inspection:
+    """The operator's view of one broker."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def record(self, *, verify: bool = False) -> dict[str, Any]:
+        """The broker's own ledger; with `verify` recounted from its rows, with what differs."""
+        return self._admin.record(verify)
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Each queue's sizes, and how many takes wait for its jobs."""
+        return self._admin.queues()
+
+    def job(self, id: str) -> dict[str, Any]:
+        """All that is known of a job: its state, every hand-out, worker and error.  Raises JobNotFound."""
+        found = self._admin.job(id)
+        if found is None:
+            raise JobNotFound(
+                f"no job {id} is known here (any more): done and cancelled jobs are kept for a while only"
+            )
+        return _readable(found)
+
+    def dead(self, queue: str | None = None, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """The dead list, oldest first; of one queue or of all."""
+        after: str | None = None
+        left = limit
+        while left is None or left > 0:
+            page = self._admin.dead(queue, PAGE if left is None else min(PAGE, left), after)
+            yield from map(_readable, page)
+            if len(page) < PAGE:
+                return
+            after = page[-1]["id"]
+            left = None if left is None else left - len(page)
+
+    def requeue(self, id: str) -> str:
+        """Put a dead job back; returns what became of it (`ready`, or `already STATE`).  Raises JobNotFound."""
+        return _known(id, self._admin.requeue(id))
+
+    def purge(self, id: str) -> str:
+        """Take a dead job off the list for good; returns `purged` or `already STATE`.  Raises JobNotFound."""
+        return _known(id, self._admin.purge(id))
+
+
+@contextmanager
+def inspect(broker: str | None = None) -> Iterator[Inspection]:
+    """Open the operator's view of a broker; the URL is found as for an app.  Raises ConfigError, ConnectionError."""
+    url = find_broker(broker)
+    opened = connect(url)
+    try:
+        admin = opened.admin()
+        if admin is None:
+            raise ConfigError(f"{url} keeps no record and no dead list, so there is nothing to inspect")
+        yield Inspection(admin)
+    finally:
+        opened.close()
+
+
+def _known(id: str, answer: str) -> str:
+    if answer == "unknown":
+        raise JobNotFound(f"no job {id} is known here (any more)")
+    return answer
+
+
+def _readable(job: dict[str, Any]) -> dict[str, Any]:
+    handouts = [{**handout, "error": _failure(handout["error"])} for handout in job["handouts"]]
+    return {**job, "handouts": handouts, "arguments": _arguments(job["body"])}
+
+
+def _failure(packed: str) -> dict[str, str] | None:
+    if not packed:
+        return None
+    try:
+        failure = codec.unpack_failure(bytes.fromhex(packed))
+    except (DecodeError, ValueError):
+        return {"kind": "", "text": f"bytes that are no failure: {packed[:200]}", "traceback": ""}
+    return {"kind": failure.kind, "text": failure.text, "traceback": failure.traceback}
+
+
+def _arguments(body: str | None) -> str | None:
+    """A dead job's call as text; None where the broker keeps no body any more, or bytes that do not decode."""
+    if not body:
+        return None
+    try:
+        args, kwargs = codec.unpack_call(codec.decode_body(bytes.fromhex(body)).args)
+    except (DecodeError, ValueError):
+        return None
+    return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
