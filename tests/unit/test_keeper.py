@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import pytest
+
+from tenure.broker import EndedAs, Extended
+from tenure.worker.keeper import PERIOD, Farewell, LeaseKeeper, Watched, leave
+from tenure.worker.patience import Patience
+from tenure.worker.table import Lease, Table
+from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.clock = HandClock(1000.0)
+        self.broker = ScriptedKeeper()
+        self.broker.on_extend = lambda receipt: Extended(self.clock.now + 30.0)
+        self.notified = 0
+        self.keeper = LeaseKeeper(self.broker, self.clock, lambda: 1.0, self._notify)
+        self.table = Table.create(4, shared=False)
+        self.stopped = False
+        self.watched = Watched(self.table, lambda: self.stopped)
+        self.keeper.watch(self.watched)
+        self.told: list[list[EndedAs]] = []
+
+    def _notify(self) -> None:
+        self.notified += 1
+        assert not self.keeper.pending()
+
+    def hold(self, number: int = 1, deadline: float = 1030.0, vt: float = 30.0, limit: float = 0.0) -> int:
+        place = self.table.hold(receipt(number), deadline, vt, limit)
+        assert place is not None
+        return place
+
+    def lease(self, place: int, number: int = 1) -> Lease:
+        return Lease(self.table, place, receipt(number))
+
+    def at(self, now: float) -> list[bytes]:
+        """Let the keeper look once at this moment; returns what it extended."""
+        self.clock.now = now
+        before = len(self.broker.extended)
+        self.keeper.turn()
+        return [item for batch in self.broker.extended[before:] for item in batch]
+
+    def farewell(self, session: str = "s1", *settling: bytes) -> Farewell:
+        farewell = Farewell(session, "lost", "SIGKILL", settling, self.told.append)
+        self.keeper.farewell(farewell)
+        return farewell
+
+
+def test_a_lease_is_extended_after_a_third_of_its_own_visibility_timeout() -> None:
+    rig = Rig()
+    place = rig.hold()
+    assert rig.at(1009.9) == []
+    assert rig.at(1010.0) == [receipt()]
+    assert rig.lease(place).deadline() == 1040.0
+    assert rig.at(1019.9) == []
+    assert rig.at(1020.1) == [receipt()]
+
+
+def test_short_leases_are_looked_at_more_often() -> None:
+    rig = Rig()
+    assert rig.keeper.turn() == PERIOD
+    rig.hold(1, deadline=1000.6, vt=0.6)
+    assert rig.keeper.turn() == pytest.approx(0.1)
+    rig.hold(2, deadline=1000.01, vt=0.01)
+    assert rig.keeper.turn() == 0.02
+
+
+def test_what_is_settling_is_extended_too_and_what_is_over_is_not() -> None:
+    rig = Rig()
+    place = rig.hold()
+    rig.table.settling(place, "done")
+    assert rig.at(1015.0) == [receipt()]
+    rig.table.settled(place, 0)
+    assert rig.at(1030.0) == []
+
+
+def test_a_receipt_whose_own_deadline_has_passed_is_never_extended_again() -> None:
+    rig = Rig()
+    rig.hold()
+    assert rig.at(1030.0) == []
+    assert rig.at(1031.0) == []
+
+
+def test_nothing_is_extended_beyond_the_time_limit() -> None:
+    rig = Rig()
+    rig.hold(limit=1015.0)
+    assert rig.at(1015.0) == [receipt()]
+    assert rig.at(1035.0) == []
+
+
+def test_nothing_is_extended_for_a_process_that_is_stopped() -> None:
+    rig = Rig()
+    rig.hold()
+    rig.stopped = True
+    assert rig.at(1015.0) == []
+    rig.stopped = False
+    assert rig.at(1015.0) == [receipt()]
+
+
+def test_an_extend_without_an_answer_moves_no_deadline() -> None:
+    rig = Rig()
+    place = rig.hold()
+
+    def broken(receipt: bytes) -> Extended:
+        raise ConnectionError("cut")
+
+    rig.broker.on_extend = broken
+    with pytest.raises(ConnectionError):
+        rig.at(1015.0)
+    assert rig.lease(place).deadline() == 1030.0
+
+
+def test_a_lost_lease_is_told_and_not_asked_for_again() -> None:
+    rig = Rig()
+    place = rig.hold()
+    rig.broker.on_extend = lambda receipt: Extended(None)
+    assert rig.at(1015.0) == [receipt()]
+    assert rig.lease(place).deadline() is None
+    assert rig.at(1016.0) == []
+
+
+def test_an_answer_read_after_the_own_deadline_moves_nothing() -> None:
+    rig = Rig()
+    place = rig.hold()
+
+    def slow(receipt: bytes) -> Extended:
+        rig.clock.now = 1030.5
+        return Extended(1045.0)
+
+    rig.broker.on_extend = slow
+    rig.at(1029.9)
+    assert rig.lease(place).deadline() == 1030.0
+
+
+def test_an_answer_for_a_process_that_is_gone_meanwhile_touches_nothing() -> None:
+    rig = Rig()
+    rig.hold()
+
+    def gone(receipt: bytes) -> Extended:
+        rig.keeper.forget(rig.watched)
+        rig.table.close()
+        return Extended(1045.0)
+
+    rig.broker.on_extend = gone
+    assert rig.at(1015.0) == [receipt()]
+    assert rig.at(1020.0) == []
+
+
+def test_many_receipts_go_in_bounded_writes() -> None:
+    rig = Rig()
+    table = Table.create(1, backlog=700, shared=False)
+    rig.keeper.watch(Watched(table))
+    for number in range(600):
+        table.hold(receipt(number + 1), 1030.0, 30.0)
+    rig.at(1015.0)
+    assert [len(batch) for batch in rig.broker.extended] == [500, 100]
+
+
+def test_a_bye_is_repeated_until_answered_and_then_counted_once() -> None:
+    rig = Rig()
+    rig.farewell("s1", receipt())
+
+    def broken() -> list[EndedAs]:
+        raise ConnectionError("cut")
+
+    rig.broker.on_bye = broken
+    wait = rig.keeper.turn()
+    assert 0 < wait <= PERIOD
+    assert rig.keeper.pending() == 1
+    rig.at(1000.0)  # not before its time
+    assert len(rig.broker.byes) == 1
+    rig.broker.on_bye = lambda: [EndedAs("done")]
+    rig.at(1002.0)
+    assert rig.broker.byes == [("s1", "lost", "SIGKILL", [receipt()])] * 2
+    assert rig.told == [[EndedAs("done")]]
+    assert (rig.keeper.pending(), rig.notified) == (0, 1)
+    rig.at(1003.0)
+    assert len(rig.broker.byes) == 2
+
+
+def test_one_bye_a_turn_so_that_extends_are_never_held_up_by_more() -> None:
+    rig = Rig()
+    rig.notified = -10
+    rig.keeper._notify = lambda: None
+    for name in ("s1", "s2", "s3"):
+        rig.farewell(name)
+    assert rig.keeper.turn() == 0.0
+    assert len(rig.broker.byes) == 1
+    rig.at(1000.0)
+    rig.at(1000.0)
+    assert sorted(bye[0] for bye in rig.broker.byes) == ["s1", "s2", "s3"]
+
+
+def test_an_unexpected_error_does_not_end_a_bye() -> None:
+    rig = Rig()
+    rig.farewell()
+
+    def odd() -> list[EndedAs]:
+        raise KeyError("odd")
+
+    rig.broker.on_bye = odd
+    rig.keeper.turn()
+    rig.broker.on_bye = list
+    rig.at(1002.0)
+    assert rig.told == [[]]
+
+
+def test_a_bye_is_tried_also_while_extends_fail() -> None:
+    rig = Rig()
+    rig.hold()
+    rig.farewell()
+
+    def broken(receipt: bytes) -> Extended:
+        raise ConnectionError("cut")
+
+    rig.broker.on_extend = broken
+    with pytest.raises(ConnectionError):
+        rig.at(1015.0)
+    assert rig.told == [[]]
+
+
+def test_leaving_repeats_until_answered() -> None:
+    clock, broker = HandClock(), ScriptedKeeper()
+    tries: list[int] = []
+
+    def third_time() -> list[EndedAs]:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError("cut")
+        return []
+
+    broker.on_bye = third_time
+    leave(broker, "s1", clock, Patience(clock, lambda: 1.0))
+    assert broker.byes == [("s1", "left", "", [])] * 3

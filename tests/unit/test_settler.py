@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from tenure.broker import Settled
+from tenure.errors import ServerError
+from tenure.message import Settlement, Verb
+from tenure.worker.counts import Counts
+from tenure.worker.patience import Patience
+from tenure.worker.settler import MAX_BATCH, Finished, Settler
+from tenure.worker.table import Table
+from tests.unit.worker_fakes import HandClock, ScriptedConsumer, receipt
+
+
+class Rig:
+    def __init__(self, consumer: ScriptedConsumer, kinds: Sequence[Verb] = ("done",), size: int = 0) -> None:
+        self.consumer = consumer
+        self.clock = HandClock()
+        self.table = Table.create(1, backlog=2000, shared=False)
+        self.settler = Settler(consumer, self.table, Patience(self.clock, lambda: 1.0))
+        for number, kind in enumerate(kinds, 1):
+            place = self.table.hold(receipt(number), 1030.0, 30.0)
+            assert place is not None
+            self.table.settling(place, kind)
+            settlement = Settlement(receipt(number), kind, reason="ValueError: secret", result=b"x" * size)
+            self.settler.put(Finished(place, settlement, "shop.charge", 1, 0.5))
+
+    def run(self) -> Counts:
+        self.settler.stop()
+        self.settler.run()
+        assert list(self.table.entries()) == []
+        return self.table.counts()
+
+
+def test_all_that_waits_goes_in_one_write_and_is_counted_by_its_answer() -> None:
+    rig = Rig(ScriptedConsumer(), ["done", "retry", "release", "dead", "cancel", "done"])
+    assert rig.run() == Counts(done=2, retried=1, released=1, dead=1, cancelled=1)
+    assert len(rig.consumer.sent) == 1
+
+
+def test_answers_other_than_ok_are_counted_apart() -> None:
+    answers = [
+        Settled("refused", "lost"), Settled("gone"), Settled("lost"), Settled("closed"), Settled("ok", "dead"),
+        Settled("ok", "done", (True, False, True)),
+    ]  # fmt: skip
+    rig = Rig(ScriptedConsumer(settles=[answers]), ["done", "done", "release", "done", "retry", "done"])
+    assert rig.run() == Counts(refused=1, unknown=1, dropped=2, dead=1, done=1, added=2)
+
+
+def test_a_broken_connection_makes_it_send_the_same_again_until_answered() -> None:
+    consumer = ScriptedConsumer(settles=[ConnectionError("cut")] * 5)
+    rig = Rig(consumer, ["done", "retry"])
+    assert rig.run() == Counts(done=1, retried=1)
+    assert len(consumer.sent) == 6
+    assert all(sent == consumer.sent[0] for sent in consumer.sent)
+    assert len(rig.clock.waits) == 5
+
+
+def test_nothing_is_counted_before_its_answer() -> None:
+    seen: list[Counts] = []
+
+    class Looking(ScriptedConsumer):
+        def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+            seen.append(rig.table.counts())
+            return super().settle(settlements)
+
+    rig = Rig(Looking(settles=[ConnectionError()]), ["done"])
+    rig.run()
+    assert seen == [Counts(), Counts()]
+
+
+def test_a_write_is_bounded_in_number_and_bytes() -> None:
+    rig = Rig(ScriptedConsumer(), ["done"] * (MAX_BATCH + 1))
+    rig.run()
+    assert [len(sent) for sent in rig.consumer.sent] == [MAX_BATCH, 1]
+    large = Rig(ScriptedConsumer(), ["done"] * 5, size=600_000)
+    large.run()
+    assert [len(sent) for sent in large.consumer.sent] == [2, 2, 1]
+
+
+def test_one_that_cannot_be_sent_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    refused_once = [receipt(2)]
+
+    class Picky(ScriptedConsumer):
+        def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+            if any(item.receipt in refused_once for item in settlements):
+                if len(settlements) == 1:
+                    refused_once.clear()
+                raise ServerError("too-large", "body")
+            return super().settle(settlements)
+
+    rig = Rig(Picky(), ["done"] * 3)
+    with caplog.at_level(logging.ERROR, "tenure.worker"):
+        assert rig.run() == Counts(done=3)
+    assert [[item.receipt for item in sent] for sent in rig.consumer.sent] == [
+        [receipt(1)], [receipt(3)], [receipt(2)],
+    ]  # fmt: skip
+    assert "unexpected" in caplog.text
+
+
+def test_a_store_that_cannot_write_is_asked_again_with_the_whole_batch() -> None:
+    consumer = ScriptedConsumer(settles=[ServerError("storage", "disk full")] * 2)
+    rig = Rig(consumer, ["done"] * 3)
+    assert rig.run() == Counts(done=3)
+    assert [len(sent) for sent in consumer.sent] == [3, 3, 3]
+
+
+def test_too_few_answers_count_nothing_and_are_asked_for_again() -> None:
+    consumer = ScriptedConsumer(settles=[[Settled("ok", "done")]])
+    rig = Rig(consumer, ["done"] * 2)
+    assert rig.run() == Counts(done=2)
+
+
+def test_each_end_is_one_line_without_the_text_of_the_error(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(ScriptedConsumer(), ["done", "retry", "dead", "release"])
+    with caplog.at_level(logging.INFO, "tenure.worker"):
+        rig.run()
+    assert [record.getMessage().split()[0] for record in caplog.records] == ["done", "retry", "dead", "released"]
+    assert all("shop.charge" in record.getMessage() for record in caplog.records)
+    assert "secret" not in "".join(record.getMessage() for record in caplog.records[:3])

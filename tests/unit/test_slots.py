@@ -1,0 +1,201 @@
+"""The slots with their executor: whatever a function does, its hand-out ends in exactly one settlement."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from tenure import App, current_job
+from tenure.codec import pack_value
+from tenure.message import Delivery, Raw
+from tenure.worker.executor import Executor
+from tenure.worker.settler import Finished
+from tenure.worker.slots import Slots
+from tenure.worker.table import Table
+from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt
+
+app = App("shop")
+seen: dict[str, Any] = {}
+left_over: ContextVar[int] = ContextVar("left_over")
+
+
+class OwnBase(BaseException):
+    pass
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@app.task(name="ok")
+def ok(value: Any = None) -> Any:
+    return value
+
+
+@app.task(name="boom")
+def boom(name: str) -> None:
+    kinds: dict[str, type[BaseException]] = {
+        "SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit,
+        "OwnBase": OwnBase, "Unprintable": Unprintable, "MemoryError": MemoryError,
+    }  # fmt: skip
+    raise kinds[name]
+
+
+@app.task(name="odd_result")
+def odd_result() -> object:
+    return object()
+
+
+@app.task(name="context")
+def context() -> None:
+    seen.update(
+        id=current_job.id, key=current_job.key, attempt=current_job.attempt, fence=current_job.fence,
+        queue=current_job.queue, deadline=current_job.deadline, lost=current_job.lease_lost,
+        left_over=left_over.get(0),
+    )  # fmt: skip
+    left_over.set(1)
+
+
+class Rig:
+    def __init__(self, count: int = 1) -> None:
+        self.clock = HandClock()
+        self.table = Table.create(count, shared=False)
+        self.out: list[Finished] = []
+        self.came = threading.Semaphore(0)
+        executor = Executor(app.tasks, self.clock.boot, 1000)
+        self.slots = Slots(count, self.table, executor, self._settle, self.clock, 25.0, lambda: 1.0)
+        self.slots.start()
+
+    def _settle(self, finished: Finished) -> None:
+        self.out.append(finished)
+        self.came.release()
+
+    def run(self, item: Delivery) -> Finished:
+        self.slots.deliver([item])
+        assert self.came.acquire(timeout=10)
+        return self.out[-1]
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.slots.stop()
+
+
+def test_a_return_is_done_with_its_packed_result(rig: Rig) -> None:
+    finished = rig.run(delivery(task="ok", args=(42,)))
+    assert (finished.settlement.kind, finished.settlement.result) == ("done", pack_value(42))
+    assert rig.table.unanswered() == [receipt()]
+    assert rig.table.counts().started == 1
+
+
+def test_none_has_no_result(rig: Rig) -> None:
+    assert rig.run(delivery(task="ok")).settlement.result is None
+
+
+@pytest.mark.parametrize(
+    "name", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "OwnBase", "Unprintable", "MemoryError"]
+)
+def test_whatever_is_raised_is_retried_and_the_slot_lives(rig: Rig, name: str) -> None:
+    finished = rig.run(delivery(task="boom", args=(name,)))
+    assert finished.settlement.kind == "retry"
+    assert name in finished.settlement.reason
+    assert rig.run(delivery(1, task="ok")).settlement.kind == "done"
+
+
+def test_a_changed_signature_is_a_failure_with_its_reason(rig: Rig) -> None:
+    finished = rig.run(delivery(task="context", args=(1, 2)))
+    assert finished.settlement.kind == "retry"
+    assert "TypeError" in finished.settlement.reason
+
+
+def test_the_messages_own_limit_of_attempts_counts(rig: Rig) -> None:
+    item = delivery(message=message("boom", args=("OwnBase",), max_attempts=2), attempt=2)
+    assert rig.run(item).settlement.kind == "dead"
+
+
+def test_a_result_without_a_wire_form_is_left_out_and_the_job_is_done(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    settlement = rig.run(delivery(task="odd_result")).settlement
+    assert (settlement.kind, settlement.result) == ("done", None)
+    assert "is not kept" in caplog.text
+
+
+def test_a_result_that_is_too_large_is_left_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    settlement = rig.run(delivery(task="ok", args=("x" * 2000,))).settlement
+    assert (settlement.kind, settlement.result) == ("done", None)
+    assert "limit 1000" in caplog.text
+
+
+def test_an_unknown_task_is_released_with_a_warning(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    assert rig.run(delivery(task="shop.other")).settlement.kind == "release"
+    assert "shop.other" in caplog.text
+
+
+def test_bytes_that_do_not_decode_are_dead_and_newer_ones_are_released(rig: Rig) -> None:
+    raw = Raw(JOB, "default", "ok", b"\xff", "the checksum is wrong")
+    assert rig.run(delivery(message=raw)).settlement.kind == "dead"
+    newer = Raw(JOB, "default", "ok", b"\xff", "newer", version=9)
+    assert rig.run(delivery(1, message=newer)).settlement.kind == "release"
+    broken = message("ok", job=2)
+    spoilt = type(broken)(**{name: getattr(broken, name) for name in broken.__slots__} | {"args": b"\xc1"})
+    assert rig.run(delivery(2, message=spoilt)).settlement.kind == "dead"
+
+
+def test_a_job_knows_about_itself_and_about_nothing_of_the_one_before(rig: Rig) -> None:
+    for number in (1, 2):
+        rig.run(delivery(number=number, task="context"))
+        assert seen == {
+            "id": JOB, "key": JOB, "attempt": 1, "fence": number, "queue": "default", "deadline": 1030.0,
+            "lost": False, "left_over": 0,
+        }  # fmt: skip
+
+
+def test_a_job_whose_own_deadline_has_passed_is_not_started(rig: Rig) -> None:
+    rig.slots.deliver([delivery(task="ok", deadline=1000.0)])
+    assert rig.run(delivery(1, task="ok")).settlement.receipt == receipt(1, 1)
+    assert len(rig.out) == 1
+    assert rig.table.counts().started == 1
+    assert rig.table.hold(receipt(), 1030.0, 30.0) is not None
+
+
+def test_a_receipt_that_is_here_is_not_started_again(rig: Rig) -> None:
+    rig.run(delivery(task="ok"))
+    rig.slots.deliver([delivery(task="ok")])
+    rig.run(delivery(1, task="ok"))
+    assert [finished.settlement.receipt for finished in rig.out] == [receipt(), receipt(1, 1)]
+
+
+def test_the_time_limit_and_its_grace_bound_the_lease() -> None:
+    rig = Rig()
+    rig.table.hold(receipt(9, 9), 1.0, 1.0)
+    assert rig.slots._limit(None) == 0.0
+    assert rig.slots._limit(10.0) == 1035.0
+    rig.slots.stop()
+
+
+def test_free_slots_are_counted_back(rig: Rig) -> None:
+    assert rig.slots.free() == 1
+    rig.run(delivery(task="ok"))
+    assert rig.slots.free() == 1
+
+
+def test_what_comes_while_draining_is_released(rig: Rig) -> None:
+    rig.slots.drain()
+    finished = rig.run(delivery(task="ok"))
+    assert (finished.settlement.kind, finished.settlement.delay) == ("release", 0.0)
+    assert rig.table.counts().started == 0
+
+
+def test_an_error_around_the_function_is_a_failed_attempt(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.slots._executor = None  # type: ignore[assignment]
+    finished = rig.run(delivery(task="ok"))
+    assert finished.settlement.kind == "retry"
+    assert "unexpected error around a job" in caplog.text

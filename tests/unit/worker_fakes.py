@@ -1,0 +1,120 @@
+"""Scripted stand-ins for what a worker speaks to, and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from tenure.broker import EndedAs, Extend, Extended, Settled
+from tenure.codec import pack_call
+from tenure.message import Delivery, Message, Settlement
+
+JOB = "0190f3a2c0de7abc8def0123456789ab"
+
+
+class HandClock:
+    """All three clocks show `now`; a wait moves it on instead of taking time."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self.waits: list[float] = []
+
+    def wall(self) -> float:
+        return self.now
+
+    def boot(self) -> float:
+        return self.now
+
+    def mono(self) -> float:
+        return self.now
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.waits.append(seconds)
+        self.now += seconds
+        return event.is_set()
+
+
+def receipt(number: int = 1, job: int = 0) -> bytes:
+    return b"%032x:%d" % (int(JOB, 16) + job, number)
+
+
+def message(task: str = "shop.charge", job: int = 0, args: tuple[Any, ...] = (), **fields: Any) -> Message:
+    words = {"args": pack_call(args, {}), "checksum": 0, "fingerprint": b"", **fields}
+    return Message(id=f"{int(JOB, 16) + job:032x}", task=task, **words)
+
+
+def delivery(job: int = 0, number: int = 1, *, deadline: float = 1030.0, attempt: int = 1, **fields: Any) -> Delivery:
+    body = fields.pop("message", None) or message(job=job, **fields)
+    return Delivery(body, receipt(number, job), number, attempt, 0, 30.0, deadline)
+
+
+class ScriptedConsumer:
+    """Answers each take and each settle with the next item of its script: a value, or an exception to raise."""
+
+    def __init__(
+        self,
+        takes: Sequence[list[Delivery] | Exception | Callable[[], list[Delivery]]] = (),
+        settles: Sequence[list[Settled] | Exception] = (),
+    ) -> None:
+        self._takes = list(takes)
+        self._settles = list(settles)
+        self.asked: list[int] = []
+        self.sent: list[list[Settlement]] = []
+        self.interrupted = 0
+        self.when_empty: Callable[[], None] = lambda: None
+
+    def take(self, limit: int, wait: float) -> list[Delivery]:
+        assert 0 < wait <= 0.5
+        self.asked.append(limit)
+        if not self._takes:
+            self.when_empty()
+            return []
+        step = self._takes.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step() if callable(step) else step
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        self.sent.append(list(settlements))
+        step = self._settles.pop(0) if self._settles else [_granted(item) for item in settlements]
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    def interrupt(self) -> None:
+        self.interrupted += 1
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedKeeper:
+    """Answers extends and byes by functions; what was asked is kept."""
+
+    def __init__(self) -> None:
+        self.extended: list[list[bytes]] = []
+        self.byes: list[tuple[str, str, str, list[bytes]]] = []
+        self.on_extend: Callable[[bytes], Extended] = lambda receipt: Extended(None)
+        self.on_bye: Callable[[], list[EndedAs]] = list
+
+    def extend(self, items: Sequence[Extend]) -> list[Extended]:
+        self.extended.append([item.receipt for item in items])
+        return [self.on_extend(item.receipt) for item in items]
+
+    def settle(self, session: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        raise NotImplementedError
+
+    def bye(self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]) -> list[EndedAs]:
+        self.byes.append((session, end, cause, list(settling)))
+        return self.on_bye()
+
+    def close(self) -> None:
+        pass
+
+
+_STATES = {"done": "done", "retry": "scheduled", "release": "released", "dead": "dead", "cancel": "cancelled"}
+
+
+def _granted(settlement: Settlement) -> Settled:
+    return Settled("ok", _STATES[settlement.kind])
