@@ -193,7 +193,8 @@ def parse(pieces: list[bytes], max_body: int = 1000) -> list[Command]:
 @given(texts)
 def test_a_word_comes_back_as_it_was(text: str) -> None:
     word = quote(text)
-    assert word.isascii() and word.isprintable()
+    assert word.isascii()
+    assert word.isprintable()
     assert " " not in word
     assert word
     assert unquote(word) == text
