@@ -165,12 +165,19 @@ def _print_job(found: dict[str, Any]) -> None:
         ("losses", f"{found['losses']} of {found['max_losses']}"),
         ("cancel", found["cancel"]),
         ("arguments", found["arguments"]),
+        ("raw bytes", _raw(found)),
     ]
     for name, value in facts:
         if value:
             click.echo(f"  {name:<10} {value}")
     for handout in found["handouts"]:
         _print_handout(handout)
+
+
+def _raw(found: dict[str, Any]) -> str | None:
+    """The beginning of a dead job's body, as hexadecimal digits, where it is no call that could be shown."""
+    body: str = found["body"] or ""
+    return f"{body[:400]}{'...' if len(body) > 400 else ''}" if found["arguments"] is None else None
 
 
 def _print_handout(handout: dict[str, Any]) -> None:

@@ -52,6 +52,14 @@ from tenure.cli.options import seconds, size
     help="How many clients at once.",
 )  # fmt: skip
 @click.option(
+    "--line-timeout",
+    type=seconds,
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="How long a client may take to finish a line that it has begun (60 s at most).",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -67,6 +75,7 @@ def server(
     max_body: int,
     max_line: int,
     max_connections: int,
+    line_timeout: float,
     log_level: str,
 ) -> None:
     """Run a server that keeps the jobs.
@@ -87,5 +96,13 @@ def server(
         max_body=max_body,
         max_line=max_line,
         max_connections=max_connections,
+        line_timeout=_line_timeout(line_timeout),
     )
     run(options, lambda url: click.echo(f"tenure server on {url}, data in {data}, durability {durability}"))
+
+
+def _line_timeout(timeout: float) -> float:
+    # What a line's age is bounded by: the ids of jobs stay known on the strength of it.
+    if not 0.1 <= timeout <= 60:
+        raise click.BadParameter(f"{timeout:g} s is not possible; give 0.1 s to 60 s", param_hint="--line-timeout")
+    return timeout

@@ -22,6 +22,7 @@ from tenure.server.session import Connection, Parked
 from tenure.wire import encode
 from tenure.wire.commands import (
     LINE_AGE,
+    LINE_TIMEOUT,
     MAX_BODY,
     MAX_LINE,
     Add,
@@ -55,7 +56,8 @@ log = logging.getLogger("tenure.server")
 class Hub:
     """All connections over one engine.
 
-    `max_connections` and `max_body` (bytes) are limits that are answered with `err`.
+    `max_connections`, `max_body`, `max_line` (bytes) and `line_timeout` (seconds to finish a line) are limits that are
+    answered with `err`.
     """
 
     def __init__(
@@ -67,12 +69,14 @@ class Hub:
         max_connections: int = 10_000,
         max_body: int = MAX_BODY,
         max_line: int = MAX_LINE,
+        line_timeout: float = LINE_TIMEOUT,
     ) -> None:
         self._engine = engine
         self._answers = answers
         self._max_connections = max_connections
         self._max_body = max_body
         self._max_line = max_line
+        self._line_timeout = line_timeout
         self._connections: dict[Connection, None] = {}
         self._connections_of: Counter[bytes] = Counter()
         self._left: deque[tuple[float, bytes]] = deque()  # sessions without a connection, since when
@@ -108,7 +112,7 @@ class Hub:
 
     def open(self, mono: float) -> Connection:
         """A new connection; above the limit it is answered `err limit` and to be closed."""
-        connection = Connection(CommandParser(self._max_body, self._max_line), mono)
+        connection = Connection(CommandParser(self._max_body, self._max_line), mono, self._line_timeout)
         if len(self._connections) >= self._max_connections:
             connection.out.append(encode.err("limit", f"this server serves {self._max_connections} connections"))
             connection.closing = connection.gone = True

@@ -25,7 +25,7 @@ from tenure.server.address import Address
 from tenure.server.answers import Answers
 from tenure.server.hub import Hub
 from tenure.server.session import Connection
-from tenure.wire.commands import MAX_BODY, MAX_LINE
+from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
 
 log = logging.getLogger("tenure.server")
 
@@ -38,7 +38,7 @@ class ListenError(TenureError):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """All that a server is started with; sizes in bytes, `result_ttl` and `key_window` in seconds."""
+    """All that a server is started with; sizes in bytes, times in seconds."""
 
     listen: Address
     data: str
@@ -48,6 +48,7 @@ class ServerOptions:
     max_body: int = MAX_BODY
     max_line: int = MAX_LINE
     max_connections: int = 10_000
+    line_timeout: float = LINE_TIMEOUT
 
 
 def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
@@ -115,6 +116,7 @@ class Server:
             max_connections=options.max_connections,
             max_body=options.max_body,
             max_line=options.max_line,
+            line_timeout=options.line_timeout,
         )
         self.transports: dict[Connection, asyncio.Transport] = {}
         self._turn_wanted = False

@@ -27,6 +27,7 @@ class Connection:
 
     parser: CommandParser
     last_line: float
+    line_timeout: float = LINE_TIMEOUT
     hello: Hello | None = None
     parked: Parked | None = None
     partial_since: float | None = None
@@ -58,8 +59,8 @@ class Connection:
 
         These limits bound how long after its writing a line can still arrive, which the rules for old lines build on.
         """
-        if self.partial_since is not None and mono - self.partial_since > LINE_TIMEOUT:
-            return f"a line was not complete within {LINE_TIMEOUT:.0f} s"
+        if self.partial_since is not None and mono - self.partial_since > self.line_timeout:
+            return f"a line was not complete within {self.line_timeout:g} s"
         if self.stream_since is not None and mono - self.stream_since > IDLE_TIMEOUT:
             return f"a batch was not complete within {IDLE_TIMEOUT:.0f} s"
         if self.parked is None and not self.busy and mono - self.last_line > IDLE_TIMEOUT:
