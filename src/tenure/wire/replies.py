@@ -15,6 +15,7 @@ MAX_ANSWER = 1024 * 1024 * 1024
 """Bytes of an answer's payload beyond which the other side is not believed."""
 
 _HOWS = frozenset(("done", "retried", "released", "left", "returned", "lost", "dead", "cancelled", "unknown"))
+_ADDS = frozenset(("created", "exists", "conflict"))
 _JOB_OPTIONS = ("k", "p", "at", "x", "ma", "ml")
 _JOB_DEFAULTS = (None, 5, None, None, 20, 5)
 _new = tuple.__new__
@@ -180,7 +181,7 @@ def parse_settled(line: bytes) -> tuple[str, str, tuple[bool, ...]]:
     words = line.decode("latin-1").split(" ")
     if words[0] == "ok" and len(words) >= 2:
         adds = words[2:]
-        if words[1] in ("done", "scheduled", "dead", "cancelled", "released") and {*adds} <= {"created", "exists"}:
+        if words[1] in ("done", "scheduled", "dead", "cancelled", "released") and {*adds} <= _ADDS:
             return "ok", words[1], tuple([word == "created" for word in adds])
     elif words[0] == "refused" and len(words) == 2 and words[1] in _HOWS:
         return "refused", words[1], ()
