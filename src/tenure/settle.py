@@ -12,6 +12,9 @@ from tenure.retry import Backoff
 MAX_REASON_CHARS = 500
 """Upper limit for a reason: it travels in a line of limited length, each character perhaps as nine."""
 
+GAVE_UP = "gave up after"
+"""How the reason of a job begins that is out of attempts."""
+
 RELEASE_BASE = 1.0
 RELEASE_CAP = 60.0
 """Seconds: how long a job that this worker cannot read rests, at first and at most."""
@@ -46,7 +49,7 @@ def decide(outcome: Outcome, delivery: Delivery, policy: Policy, now: float, rol
 def _failed(failure: Failure, delivery: Delivery, policy: Policy, roll: float) -> Settlement:
     what = f"{failure.kind}: {failure.text}" if failure.text else failure.kind
     if delivery.attempt >= policy.max_attempts:
-        return _dead(delivery, f"gave up after {_times(delivery.attempt)}: {what}", failure)
+        return _dead(delivery, f"{GAVE_UP} {_times(delivery.attempt)}: {what}", failure)
     delay = policy.backoff.delay(delivery.attempt, roll)
     return Settlement(delivery.receipt, "retry", delay=delay, reason=_bounded(what), error=pack_failure(failure))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,11 @@ def boom(name: str) -> None:
 @app.task(name="odd_result")
 def odd_result() -> object:
     return object()
+
+
+@app.task(name="waits")
+def waits() -> None:
+    seen["gate"](10)
 
 
 @app.task(name="context")
@@ -199,3 +205,40 @@ def test_an_error_around_the_function_is_a_failed_attempt(rig: Rig, caplog: pyte
     finished = rig.run(delivery(task="ok"))
     assert finished.settlement.kind == "retry"
     assert "unexpected error around a job" in caplog.text
+
+
+def test_of_the_jobs_that_were_lost_before_one_runs_at_a_time() -> None:
+    rig = Rig(2)
+    gate = threading.Event()
+    seen["gate"] = gate.wait
+    first, second, other = delivery(1, task="waits"), delivery(2, task="ok"), delivery(3, task="ok")
+    rig.slots.deliver([replace(first, losses=2)])
+    released = rig.run(replace(second, losses=2)).settlement
+    assert (released.kind, released.receipt, released.delay) == ("release", second.receipt, 1.0)
+    assert rig.run(replace(other, losses=1)).settlement.kind == "done"
+    gate.set()
+    assert rig.came.acquire(timeout=10)
+    rig.slots.free()
+    while rig.slots._suspects:
+        rig.slots.free()
+    assert rig.run(replace(delivery(2, 2, task="ok"), losses=2)).settlement.kind == "done"
+    rig.slots.stop()
+
+
+def test_a_suspect_starts_only_when_the_others_are_given_back() -> None:
+    rig = Rig(3)
+    answered: list[Finished] = []
+
+    def answer(event: threading.Event, seconds: float) -> bool:
+        finished = rig.out[len(answered)]
+        rig.table.settled(finished.place, 2)
+        answered.append(finished)
+        return False
+
+    rig.clock.wait = answer  # type: ignore[method-assign]
+    rig.slots.deliver([replace(delivery(job, task="ok"), losses=4) for job in range(3)])
+    for _ in range(3):
+        assert rig.came.acquire(timeout=10)
+    assert [finished.settlement.kind for finished in rig.out] == ["release", "release", "done"]
+    assert len(answered) == 2
+    rig.slots.stop()

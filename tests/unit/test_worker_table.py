@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -204,10 +205,8 @@ def test_a_process_killed_at_any_write_leaves_a_table_that_counts_exactly(writes
     supervisor = Table.attach(table.fd)
     put_fuse(table, writes)
     answers: list[int] = []
-    try:
+    with suppress(Killed):
         life(table, lambda: answers.append(1))
-    except Killed:
-        pass
     unanswered = supervisor.unanswered()
     counts = supervisor.recover()
     # What the broker has taken is counted, or will be told by the answer to the bye: each exactly once.

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tenure.broker import Consumer, Settled
 from tenure.errors import ServerError
 from tenure.message import Settlement
+from tenure.settle import GAVE_UP
 from tenure.worker.counts import counter_of
 from tenure.worker.patience import Patience
 from tenure.worker.table import Table
@@ -127,8 +128,7 @@ def _log(finished: Finished, state: str) -> None:
     if settlement.kind == "done":
         logger.info("done %s %s attempt %d in %.3f s", finished.task, job, finished.attempt, finished.seconds)
         return
-    # The exception's class without its text, which may quote arguments.
-    why = settlement.reason.partition(":")[0] if settlement.kind in ("retry", "dead") else settlement.reason
+    why = _without_text(settlement.reason) if settlement.error else settlement.reason
     if state == "dead":
         where = (finished.task, job, finished.attempt, finished.seconds)
         logger.error("dead %s %s attempt %d after %.3f s: %s", *where, why)
@@ -137,6 +137,12 @@ def _log(finished: Finished, state: str) -> None:
         logger.warning("retry %s %s attempt %d after %.3f s, next in %.1f s: %s", *where, settlement.delay, why)
     else:
         logger.warning("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
+
+
+def _without_text(reason: str) -> str:
+    """Return a failure's reason up to the exception's class: its text may quote arguments."""
+    parts = reason.split(": ")
+    return ": ".join(parts[: 2 if reason.startswith(GAVE_UP) else 1])
 
 
 def _log_refusal(finished: Finished, answer: Settled) -> None:

@@ -19,7 +19,12 @@ from tenure.worker.table import Lease, Table
 
 logger = logging.getLogger("tenure.worker")
 
+SUSPECT_LOSSES = 2
+"""From this many losses on a job may be what kills its process, and is kept apart from others of the kind."""
+
+_SUSPECT_DELAY = 1.0
 _FULL_PAUSE = 0.02
+_ANSWER_PAUSE = 0.001
 
 
 class Held(NamedTuple):
@@ -55,6 +60,7 @@ class Slots:
         self._freed: SimpleQueue[None] = SimpleQueue()
         self._available = count
         self._draining = threading.Event()
+        self._suspects: set[bytes] = set()
         self._threads = [
             threading.Thread(target=self._run, args=(lane,), name=f"tenure-slot-{lane}", daemon=True)
             for lane in range(count)
@@ -93,22 +99,49 @@ class Slots:
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Enter the deliveries into the table and hand them to the free slots."""
+        suspects: list[Held] = []
         for delivery in deliveries:
             limit = self._limit(delivery.message.timeout) if isinstance(delivery.message, Message) else 0.0
             place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, limit)
             if place is None:
                 logger.debug("job %s is already here", delivery.receipt)
             elif self._draining.is_set():
-                self._give_back(Held(delivery, place))
+                self._give_back(Held(delivery, place), "the worker is leaving")
+            elif delivery.losses >= SUSPECT_LOSSES:
+                suspects.append(Held(delivery, place))
             else:
-                self._available -= 1
-                self._work.put(Held(delivery, place))
+                self._start(Held(delivery, place))
+        if suspects:
+            self._deliver_apart(suspects)
+
+    def _start(self, held: Held) -> None:
+        self._available -= 1
+        self._work.put(held)
+
+    def _deliver_apart(self, suspects: Sequence[Held]) -> None:
+        """Let one suspect run at a time, and give the others back before it starts.
+
+        All that a process holds when one job kills it counts a loss, and all of it is taken again together.  Kept
+        apart, that job goes on alone to its end, and the others do not follow it onto the dead list.
+        """
+        running = bool(self._suspects)
+        others = suspects if running else suspects[1:]
+        for held in others:
+            delay = _SUSPECT_DELAY * (0.5 + 0.5 * self._roll())
+            self._give_back(held, "another job that was lost before runs here", delay)
+        if running:
+            return
+        while any(self._table.knows(held.delivery.receipt) for held in others):
+            if self._clock.wait(self._draining, _ANSWER_PAUSE):
+                break
+        self._suspects.add(suspects[0].delivery.receipt)
+        self._start(suspects[0])
 
     def _limit(self, timeout: float | None) -> float:
         return 0.0 if timeout is None else self._clock.boot() + timeout + self._grace
 
-    def _give_back(self, held: Held) -> None:
-        self._hand_on(held, Settlement(held.delivery.receipt, "release", reason="the worker is leaving"), 0.0)
+    def _give_back(self, held: Held, reason: str, delay: float = 0.0) -> None:
+        self._hand_on(held, Settlement(held.delivery.receipt, "release", delay=delay, reason=reason), 0.0)
 
     def _run(self, lane: int) -> None:
         while (held := self._work.get()) is not None:
@@ -116,6 +149,7 @@ class Slots:
                 self._process(lane, held)
             except BaseException as error:  # noqa: BLE001  (a slot never dies)
                 self._rescue(held, error)
+            self._suspects.discard(held.delivery.receipt)
             self._freed.put(None)
             held = None  # the job's arguments are not kept until the next one comes
 

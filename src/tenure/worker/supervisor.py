@@ -32,8 +32,8 @@ BYE_TIME = 5.0
 """Seconds beyond the grace time for the last byes; after that the leases have to run out by themselves."""
 
 _SOON = 5.0
-_FIRST_RESTART_DELAY = 0.25
-_LONGEST_RESTART_DELAY = 4.0
+_FIRST_RESTART_DELAY = 0.1
+_LONGEST_RESTART_DELAY = 2.0
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 

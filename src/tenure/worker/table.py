@@ -143,6 +143,10 @@ class Table:
         self._bytes[byte] = HELD
         return index
 
+    def knows(self, receipt: bytes) -> bool:
+        """Whether this receipt is held here, or its settlement is not answered yet."""
+        return receipt in self._index
+
     def holds(self, receipt: bytes) -> bool:
         """Whether this receipt is here and no settlement of it is on its way."""
         index = self._index.get(receipt)

@@ -51,6 +51,8 @@ class Taker:
                 self._round()
                 self._patience.reset()
             except Exception as error:  # noqa: BLE001  (never idle and alive)
+                if self._stopped.is_set():
+                    return  # the wait was interrupted on purpose
                 self._patience.wait(error, "taking jobs", self._stopped)
 
     def stop(self) -> None:
