@@ -87,14 +87,18 @@ class Scripted:
     `stored` holds what was added, by id; `peers` every connection there was.
     """
 
-    def __init__(self, *scripts: Script, body: int = 1_048_576) -> None:
+    def __init__(self, *scripts: Script, body: int = 1_048_576, path: str = "") -> None:
         self.scripts = list(scripts)
         self.body = body
         self.peers: list[Peer] = []
         self.stored: dict[str, Add] = {}
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.url = f"tenure://127.0.0.1:{self.port}"
+        if path:
+            self._listener = socket.create_server(path, family=socket.AF_UNIX)
+            self.url = f"tenure+unix://{path}"
+        else:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+            self.port: int = self._listener.getsockname()[1]
+            self.url = f"tenure://127.0.0.1:{self.port}"
         self._threads = [threading.Thread(target=self._accept)]
 
     def __enter__(self) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -14,7 +13,7 @@ from tenure.broker import EndedAs, Extend, Extended, Settled
 from tenure.brokers.leasing import ServerConsumer
 from tenure.brokers.server import ServerBroker, from_url
 from tenure.clock import own_deadline
-from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict, ProtocolError, ServerError
+from tenure.errors import BrokerUnavailable, ConfigError, JobNotFound, KeyConflict, ProtocolError, ServerError
 from tenure.message import Message, Raw, Settlement
 from tenure.wire import commands, encode
 from tests.unit.scripted import MovedClock, Peer, Script, Scripted, body, message, swallow
@@ -44,7 +43,7 @@ def job(number: int = 1, packed: bytes | None = None, hold: int = 30_000) -> com
     )
 
 
-def answers(*replies: bytes, then: Callable[[], None] | None = None) -> Script:
+def answers(*replies: bytes) -> Script:
     """A script that answers each command with the next reply, then closes, or waits to be closed after the last."""
 
     def script(peer: Peer) -> None:
@@ -121,9 +120,9 @@ def test_a_take_whose_answer_is_not_whole_is_repeated_byte_for_byte(fault: Scrip
         (delivery,) = taker.take(1, 0.0)
         assert delivery.deadline == own_deadline(clock.now, 30.0)
         taker.take(2, 0.0)
-        assert lines(server.peers[0]) == [b"take 1 5 100 30000 default a%20b"]
-        assert lines(server.peers[1]) == [b"take 1 5 100 30000 default a%20b", b"take 2 2 0 30000 default a%20b"]
         taker.close()
+    assert lines(server.peers[0]) == [b"take 1 5 100 30000 default a%20b"]
+    assert lines(server.peers[1]) == [b"take 1 5 100 30000 default a%20b", b"take 2 2 0 30000 default a%20b"]
 
 
 def test_every_truncation_of_an_answer_is_a_broken_connection() -> None:
@@ -208,9 +207,9 @@ def test_settlements_without_a_complete_answer_are_repeated_byte_for_byte(fault:
             settler.settle(settlements)
         settler._settling.drop()
         assert [settled.answer for settled in settler.settle(settlements)] == ["ok", "ok"]
-        first, second = (peer.got.split(b"\n", 1)[1] for peer in server.peers)
-        assert first == second
         settler.close()
+    first, second = (peer.got.split(b"\n", 1)[1] for peer in server.peers)
+    assert first == second
 
 
 def test_a_settlement_that_is_refused_as_a_line_is_a_server_error() -> None:
@@ -268,6 +267,19 @@ def test_an_interrupted_take_ends_and_is_repeated() -> None:
         taker.close()
         with pytest.raises(ConnectionError, match="closed"):
             taker.take(1, 0.0)
+
+
+def test_queues_that_make_no_line_are_refused() -> None:
+    broker = from_url("tenure://127.0.0.1:1")
+    for queues in ([], [""], ["a\n"], [f"{n:0500}" for n in range(140)]):
+        with pytest.raises(ConfigError):
+            broker.consumer(queues, session=SESSION, name="w", visibility_timeout=30.0)
+
+
+def test_a_settlement_with_too_many_adds_is_not_sent() -> None:
+    settler = consumer(from_url("tenure://127.0.0.1:1"))
+    with pytest.raises(ValueError, match="1000 adds"):
+        settler.settle([done(1, then=(message(2),) * 1001)])
 
 
 def receipts(count: int) -> list[bytes]:

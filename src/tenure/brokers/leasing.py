@@ -39,7 +39,7 @@ class Line:
         self._read_limit = read_limit
         self._lock = threading.Lock()
         self._connection: Connection | None = None
-        self._closed = False
+        self._closing = threading.Event()
 
     def exchange(self, data: bytes, answers: int, wait: float = 0.0) -> tuple[float, list[Reply]]:
         """Write `data` and return when (own clock, right before the write) and the answers; raises ConnectionError.
@@ -55,13 +55,16 @@ class Line:
 
     def _ready(self) -> Connection:
         """Return a connection on which a line can be written now."""
-        if self._closed:
+        if self._closing.is_set():
             raise ConnectionError("this line to the broker is closed")
         connection = self._connection
         if connection is None or connection.closed or self._boot() - connection.used_at >= IDLE_LIMIT:
             # The old one is closed first: a line is never on its way over two connections that are both open.
             self.drop()
             connection = self._connection = self._open()
+            if self._closing.is_set():  # by another thread, which found no connection to interrupt
+                self.drop()
+                raise ConnectionError("this line to the broker is closed")
         return connection
 
     def drop(self) -> None:
@@ -78,7 +81,7 @@ class Line:
 
     def close(self) -> None:
         """Close for good; an exchange that waits in another thread ends first."""
-        self._closed = True
+        self._closing.set()
         self.interrupt()
         with self._lock:
             self.drop()

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
+from weakref import WeakSet
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts
@@ -25,7 +26,11 @@ from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.message import Message, check_name
 from tenure.wire import encode
-from tenure.wire.commands import DEFAULT_PORT, MAX_BATCH_LINES, MAX_BODY, Role
+from tenure.wire.commands import DEFAULT_PORT, MAX_BATCH_LINES, MAX_BODY, MAX_LINE, Role
+from tenure.wire.words import quote
+
+_TAKE_NUMBERS = 100
+"""Bytes of a take beside its queues, at most."""
 
 
 class ServerBroker:
@@ -62,6 +67,7 @@ class ServerBroker:
         self._connect_limit = connect_limit
         self._name = name
         self.pool = Pool(self._open_producer, pool_size, self.clock)
+        self._admins: WeakSet[ServerAdmin] = WeakSet()
         self.after_fork()
         tell_of_forks(self)
 
@@ -88,9 +94,18 @@ class ServerBroker:
         return self.tally.now()
 
     def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> ServerConsumer:
-        """Return the two lines of a worker process; `session` is 32 hexadecimal digits, new for each process."""
-        for queue in queues:
-            check_name("queue", queue)
+        """Return the two lines of a worker process; `session` is 32 hexadecimal digits, new for each process.
+
+        Raises ConfigError for queues that cannot be asked for.
+        """
+        try:
+            size = sum(len(quote(check_name("queue", queue))) + 1 for queue in queues)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if not 0 < size < MAX_LINE - _TAKE_NUMBERS:
+            raise ConfigError(
+                f"{len(queues)} queues, whose names have {size} bytes, do not make a line: name some, or fewer"
+            )
         return ServerConsumer(
             self._line(session, "worker", name),
             self._line(session, "worker", name),
@@ -103,13 +118,17 @@ class ServerBroker:
         return ServerKeeper(self._line(secrets.token_hex(16), "keeper", self._name))
 
     def admin(self) -> ServerAdmin:
-        """Return the operator's verbs, over a connection of their own."""
-        return ServerAdmin(self._line(secrets.token_hex(16), "admin", self._name))
+        """Return the operator's verbs, over a connection of their own that is closed with the broker."""
+        admin = ServerAdmin(self._line(secrets.token_hex(16), "admin", self._name))
+        self._admins.add(admin)
+        return admin
 
     def close(self) -> None:
-        """Close the pool; an add that waits raises BrokerUnavailable soon."""
+        """Close the pool and what `admin` opened; an add that waits raises BrokerUnavailable soon."""
         self.closing.set()
         self.pool.close()
+        for admin in tuple(self._admins):
+            admin.close()
 
     def learn(self, limit: float) -> None:
         """Connect once, so that `max_body` is the server's and not the default."""

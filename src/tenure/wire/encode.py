@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tenure.message import Message, Settlement, When
-from tenure.wire.commands import MAX_LINE, PROTOCOL, Job, Role
+from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE, PROTOCOL, Job, Role
 from tenure.wire.words import quote, quote_name
 
 _MAX_TEXT = 1_000
@@ -79,7 +79,12 @@ def take(number: int, limit: int, wait: float, visibility_timeout: float, queues
 
 
 def settle(settlement: Settlement, bodies: Sequence[bytes] = (), session: str | None = None) -> bytes:
-    """A settlement with its body and its adds; `bodies` are those of `settlement.then`, in order."""
+    """A settlement with its body and its adds; `bodies` are those of `settlement.then`, in order.
+
+    Raises ValueError for more adds than the protocol takes in one settlement.
+    """
+    if len(settlement.then) > MAX_BATCH_LINES:
+        raise ValueError(f"a settlement has at most {MAX_BATCH_LINES} adds, not {len(settlement.then)}")
     kind = settlement.kind
     options = f" then={len(settlement.then)}" if settlement.then else ""
     if session is not None:
