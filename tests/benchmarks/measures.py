@@ -58,26 +58,30 @@ class Bench:
 
 
 class Compared(NamedTuple):
-    """Medians over all rounds: our rate, our part of P, and P."""
+    """Our rate and P, in each round."""
 
-    rate: float
-    ratio: float
-    p: float
+    rounds: tuple[tuple[float, float], ...]
+
+    def figure(self, name: str, label: str, wanted: float | None) -> Figure:
+        """Return the medians; `wanted` is the part of P to be reached."""
+        rate, p = (median(column) for column in zip(*self.rounds, strict=True))
+        ratio = median(rate / p for rate, p in self.rounds)
+        words, met = (None, None) if wanted is None else (f"{wanted:g} P", ratio >= wanted)
+        return Figure(name, label, rate, "/s", 0, ratio, p, words, met, self.rounds)
 
 
-def compare(bench: Bench, rounds: int, ours: Callable[[], float], prepare: Callable[[], object] = bool) -> Compared:
+def compare(bench: Bench, times: int, ours: Callable[[], float], prepare: Callable[[], object] = bool) -> Compared:
     """Measure P, ours, P in each round, so that a machine that slows down meanwhile slows both.
 
     `ours` returns a rate; `prepare` is called before each round.
     """
-    rates, ratios, ps = [], [], []
-    for _ in range(rounds):
+    rounds = []
+    for _ in range(times):
         prepare()
         before = bench.p.rate(bench.sizes.trips)
-        rates.append(ours())
-        ps.append((before + bench.p.rate(bench.sizes.trips)) / 2)
-        ratios.append(rates[-1] / ps[-1])
-    return Compared(median(rates), median(ratios), median(ps))
+        rate = ours()
+        rounds.append((rate, (before + bench.p.rate(bench.sizes.trips)) / 2))
+    return Compared(tuple(rounds))
 
 
 def raw(bench: Bench) -> list[Figure]:
@@ -99,7 +103,7 @@ def delay(bench: Bench, durability: Durability) -> list[Figure]:
 
         found = compare(bench, bench.sizes.rounds, ours, prepare=lambda: noop.delay(0))
     wanted = 0.14 if durability == "normal" else None
-    return [_rate(f"delay-{durability}", f".delay(int), one by one ({durability})", found, wanted)]
+    return [found.figure(f"delay-{durability}", f".delay(int), one by one ({durability})", wanted)]
 
 
 def add_many(bench: Bench, durability: Durability) -> list[Figure]:
@@ -113,7 +117,7 @@ def add_many(bench: Bench, durability: Durability) -> list[Figure]:
             return count / (time.perf_counter() - began_at)
 
         found = compare(bench, bench.sizes.rounds, ours, prepare=lambda: add(BATCH))
-    return [_rate(f"add-many-{durability}", f"add_many, {BATCH} a call ({durability})", found, None)]
+    return [found.figure(f"add-many-{durability}", f"add_many, {BATCH} a call ({durability})", None)]
 
 
 def drain(bench: Bench, durability: Durability) -> list[Figure]:
@@ -130,7 +134,7 @@ def drain(bench: Bench, durability: Durability) -> list[Figure]:
         found = compare(bench, bench.sizes.drains, ours, prepare=fill)
     wanted = 0.15 if durability == "normal" else None
     label = f"drain of {bench.sizes.jobs:,} no-op jobs ({durability})"
-    return [_rate(f"drain-{durability}", label, found, wanted)]
+    return [found.figure(f"drain-{durability}", label, wanted)]
 
 
 def latency(bench: Bench) -> list[Figure]:
@@ -210,13 +214,6 @@ def _client(bench: Bench, durability: Durability) -> Iterator[tuple[str, Inspect
             yield running.url, inspection
         finally:
             app.close()
-
-
-def _rate(name: str, label: str, found: Compared, wanted: float | None) -> Figure:
-    if wanted is None:
-        return Figure(name, label, found.rate, "/s", ratio=found.ratio, p=found.p)
-    met = found.ratio >= wanted
-    return Figure(name, label, found.rate, "/s", 0, found.ratio, found.p, f"{wanted:g} P", met)
 
 
 def add(count: int) -> list[str]:

@@ -22,7 +22,7 @@ class Figure:
     """One figure; `digits` behind the point are shown.
 
     `ratio` is its part of `p`, raw round trips a second, each the median of all rounds.  `wanted` says what it should
-    reach and `met` whether it did; both None where nothing was promised.
+    reach and `met` whether it did; both None where nothing was promised.  `rounds` has the rate and P of each round.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Figure:
     p: float | None = None
     wanted: str | None = None
     met: bool | None = None
+    rounds: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
