@@ -24,7 +24,6 @@ class Handle:
         self.session = new_session()
         self.table = Table.create(options.threads)
         self.started_at = started_at
-        self.ready = False
         self.left = False
         self.stopped = False
         self.killed_by_us = False
@@ -52,6 +51,9 @@ class Handle:
         )
         try:
             self._process = _spawn(child)
+        except OSError:
+            self.close()
+            raise
         finally:
             os.close(commands_out)
             os.close(reports_in)
@@ -100,7 +102,7 @@ class Handle:
         except BlockingIOError:
             pass
         *lines, self._heard = self._heard.split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [report for line in lines if (report := _read(line)) is not None]
 
     def close(self) -> None:
         """Close what belongs to a process that is gone."""
@@ -120,6 +122,15 @@ def _spawn(child: ChildOptions) -> subprocess.Popen[bytes]:
         )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+
+def _read(line: bytes) -> dict[str, Any] | None:
+    """Read one report; what a task has written into the pipe by mistake is none."""
+    try:
+        report = json.loads(line)
+    except ValueError:
+        return None
+    return report if isinstance(report, dict) else None
 
 
 def _signal_name(number: int) -> str:

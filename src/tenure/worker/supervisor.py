@@ -125,7 +125,8 @@ class Supervisor:
         missing = self._options.processes - len(self._children)
         if self._keeper is not None and not self._draining and missing > 0 and self._restarts.due(now):
             for _ in range(missing):
-                self._start_child()
+                if self._restarts.due(now):
+                    self._start_child()
 
     def _timeout(self) -> float | None:
         """Return the seconds until something is to be done without an event; None: nothing is."""
@@ -145,7 +146,14 @@ class Supervisor:
     # Worker processes.
 
     def _start_child(self) -> None:
-        child = Handle(self._options, self._broker_url, self._name, self._clock.boot())
+        now = self._clock.boot()
+        try:
+            child = Handle(self._options, self._broker_url, self._name, now)
+        except OSError as error:
+            # No memory or no more processes just now: the others go on, and this one is tried again.
+            self._on_failed(f"a worker process could not be started: {error}")
+            self._restarts.ended(now, now)
+            return
         self._children.append(child)
         self._selector.register(child.reports_fd, selectors.EVENT_READ, child)
         if self._keeper is not None:
@@ -165,7 +173,6 @@ class Supervisor:
                 self._selector.unregister(child.reports_fd)
 
     def _on_ready(self, child: Handle, ready: dict[str, Any]) -> None:
-        child.ready = True
         if self._keeper is not None:
             return
         try:

@@ -1,0 +1,134 @@
+"""The worker in one process, over a scripted broker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tenure import App, ConfigError
+from tenure.broker import Added, Capabilities, EndedAs, ProducerCounts
+from tenure.clock import boot
+from tenure.message import Message
+from tenure.worker import Counts
+from tests.unit.worker_fakes import ScriptedConsumer, ScriptedKeeper, delivery
+
+
+class ScriptedBroker:
+    """Hands out its deliveries in the first take; after that takes are empty."""
+
+    capabilities = Capabilities(max_body=1000, max_batch=100)
+
+    def __init__(self, jobs: int) -> None:
+        deliveries = [delivery(job, task="ok", deadline=boot() + 30) for job in range(jobs)]
+        self.worker = ScriptedConsumer([deliveries])
+        self.lease_keeper = ScriptedKeeper()
+        self.sessions: list[str] = []
+
+    def add(self, messages: Sequence[Message]) -> list[Added]:
+        raise NotImplementedError
+
+    def counts(self) -> ProducerCounts:
+        return ProducerCounts(0, 0, 0)
+
+    def consumer(self, queues: Sequence[str], *, session: str, **words: Any) -> ScriptedConsumer:
+        assert list(queues) == ["default"]
+        self.sessions.append(session)
+        return self.worker
+
+    def keeper(self) -> ScriptedKeeper:
+        return self.lease_keeper
+
+    def admin(self) -> None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def shop(broker: ScriptedBroker) -> App:
+    app = App("shop", broker=broker)
+
+    @app.task(name="ok")
+    def ok() -> None:
+        return None
+
+    return app
+
+
+def test_it_runs_until_stopped_says_bye_and_returns_its_counts() -> None:
+    broker = ScriptedBroker(5)
+    worker = shop(broker).worker(threads=5)
+    broker.worker.when_empty = worker.stop
+    assert worker.run() == Counts(done=5, started=5)
+    assert broker.lease_keeper.byes == [(broker.sessions[0], "left", "", [])]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_drain_it_and_the_old_handlers_come_back(number: signal.Signals) -> None:
+    told: list[int] = []
+
+    def tell_once() -> None:
+        if not told:
+            told.append(1)
+            os.kill(os.getpid(), number)
+
+    old = signal.getsignal(number)
+    broker = ScriptedBroker(2)
+    broker.worker.when_empty = tell_once
+    assert shop(broker).worker(threads=2).run() == Counts(done=2, started=2)
+    assert signal.getsignal(number) == old
+
+
+def test_counts_are_printed_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = ScriptedBroker(1)
+    worker = shop(broker).worker(threads=1)
+
+    def ask_and_stop() -> None:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        worker.stop()
+
+    broker.worker.when_empty = ask_and_stop
+    worker.run()
+    assert "counts: done=" in capsys.readouterr().out
+
+
+def test_it_runs_in_another_thread_too() -> None:
+    broker = ScriptedBroker(1)
+    worker = shop(broker).worker(threads=1)
+    broker.worker.when_empty = worker.stop
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_its_bye_is_repeated_until_answered() -> None:
+    answers = iter([ConnectionError("cut"), ConnectionError("cut")])
+
+    def bye() -> list[EndedAs]:
+        error = next(answers, None)
+        if error is not None:
+            raise error
+        return []
+
+    broker = ScriptedBroker(1)
+    broker.lease_keeper.on_bye = bye
+    worker = shop(broker).worker(threads=1)
+    broker.worker.when_empty = worker.stop
+    worker.run()
+    assert len(broker.lease_keeper.byes) == 3
+
+
+def test_an_app_without_tasks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no tasks"):
+        App("shop", broker=ScriptedBroker(0)).worker().run()
+
+
+def test_no_queues_are_refused() -> None:
+    with pytest.raises(ConfigError, match="no queues"):
+        shop(ScriptedBroker(0)).worker(queues=[]).run()
