@@ -56,7 +56,7 @@ def perform(folder: Path, processes: Processes) -> Evidence:
     processes.start("server", "server", "--listen", "127.0.0.1:0", "--data", str(folder / "tenure.db"))
     url = processes.server_url()
     print(f"A server on {url}, a worker with 2 processes, and {len(files)} source files in {stdlib()}.", flush=True)
-    with Proxy(url) as proxy, inspect(url) as inspection:
+    with Proxy(url) as proxy, inspect(url) as inspection, processes.ending("worker"):
         _start_worker(processes, proxy.url, folder)
         app.use_broker(proxy.url)
         broken = produce_and_break(files, folder, processes, proxy, inspection)

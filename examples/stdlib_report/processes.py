@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
@@ -66,6 +67,15 @@ class Processes:
                 process_group=0,  # Ctrl+C reaches the demo alone, which then ends them in order
             )
         return self._all[name].pid
+
+    @contextmanager
+    def ending(self, name: str) -> Iterator[None]:
+        """End the process, if it still runs, when this block is left: before what it talks to is gone."""
+        try:
+            yield
+        finally:
+            if name in self._all:
+                _end(self._all.pop(name))
 
     def run(self, *arguments: str) -> int:
         """Run `tenure ARGUMENTS` to its end, its output where ours goes; returns its exit code."""
