@@ -1,0 +1,78 @@
+"""Wrong calls are red in mypy and in pyright, and right ones have the type that the task's function gives them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CALLS = Path(__file__).with_name("calls.py")
+
+# A line that a user might write, and what each checker has to say about it.
+WRONG = [
+    ("charge('42', 999)", "arg-type", "reportArgumentType"),
+    ("charge.delay('42', 999)", "arg-type", "reportArgumentType"),
+    ("charge.delay(42, pennies=999)", "call-arg", "reportCallIssue"),
+    ("charge.delay()", "call-arg", "reportCallIssue"),
+    ("charge.delay(1, 2, 3)", "call-arg", "reportCallIssue"),
+    ("charge.s(42, cents='999')", "arg-type", "reportArgumentType"),
+    ("charge.options(priority=1).delay('42')", "arg-type", "reportArgumentType"),
+    ("charge.options(priority=1).s(1, 2, 3)", "call-arg", "reportCallIssue"),
+    ("charge.options(countdown=3)", "call-arg", "reportCallIssue"),
+    ("charge.options(delay='soon')", "arg-type", "reportArgumentType"),
+    ("charge.s(1).options(max_retries=3)", "call-arg", "reportCallIssue"),
+    ("app.task(max_retries=3)", "call-overload", "reportCallIssue"),
+    ("app.add_many([charge.delay(1)])", "arg-type", "reportArgumentType"),
+    ("number: int = charge(1)", "assignment", "reportAssignmentType"),
+    ("job: Job[int] = charge.delay(1)", "assignment", "reportAssignmentType"),
+    ("charge.delay(1).id = 'x'", "misc", "reportAttributeAccessIssue"),
+    ("current_job.attempt + 'x'", "operator", "reportOperatorIssue"),
+]
+
+
+@pytest.fixture(scope="module")
+def wrong_file(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """The right calls with the wrong ones below, and the number of the first wrong line."""
+    right = CALLS.read_text()
+    file = tmp_path_factory.mktemp("typing") / "wrong_calls.py"
+    file.write_text(right + "".join(f"{line}\n" for line, _, _ in WRONG))
+    return file, right.count("\n") + 1
+
+
+def run(*command: str) -> str:
+    environ = os.environ | {"NO_COLOR": "1", "PYTHONPATH": str(ROOT / "src")}
+    result = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=55, check=False)
+    assert result.returncode in (0, 1), result.stdout + result.stderr
+    return result.stdout
+
+
+def expected(first: int, column: int) -> dict[int, str]:
+    return {first + n: case[column] for n, case in enumerate(WRONG)}
+
+
+def test_mypy(wrong_file: tuple[Path, int]) -> None:
+    file, first = wrong_file
+    output = run(sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(file))
+    found: dict[int, set[str]] = {}
+    for line, code in re.findall(r"^.*wrong_calls\.py:(\d+): error: .*\[([\w-]+)\]$", output, re.MULTILINE):
+        found.setdefault(int(line), set()).add(code)
+    wanted = expected(first, 1)
+    assert found.keys() == wanted.keys(), output
+    assert all(code in found[line] for line, code in wanted.items()), output
+
+
+def test_pyright(wrong_file: tuple[Path, int]) -> None:
+    file, first = wrong_file
+    report = json.loads(run(sys.executable, "-m", "pyright", "--outputjson", str(file)))
+    found = {
+        item["range"]["start"]["line"] + 1: item["rule"]
+        for item in report["generalDiagnostics"]
+        if item["severity"] == "error"
+    }
+    assert found == expected(first, 2), json.dumps(report["generalDiagnostics"], indent=1)
