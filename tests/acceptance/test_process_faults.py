@@ -1,0 +1,148 @@
+"""Processes that are killed: worker processes, whole workers, the server, and jobs that kill their own process."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+from tenure import BrokerUnavailable, Job
+from tenure.faults import process
+from tests.acceptance.apps import jobs
+from tests.acceptance.harness import Stage, wait_for
+from tests.acceptance.marks import Execution
+
+
+def _ran_again(stage: Stage, lost: list[Execution]) -> bool:
+    return {one.job for one in stage.executions() if one.fence > 1} >= {one.job for one in lost}
+
+
+def test_a_worker_process_is_killed(stage: Stage) -> None:
+    worker = stage.start_worker("w", "--processes", "2", "--threads", "4")
+    added = [jobs.hold.delay(number) for number in range(6)]
+    wait_for(lambda: len(stage.executions()) == 6, 10, "all jobs have started")
+    victim = stage.executions()[0].pid
+    lost = [one for one in stage.executions() if one.pid == victim]
+    process.kill(victim)
+    killed_at = time.monotonic()
+    wait_for(lambda: _ran_again(stage, lost), 3, "the lost jobs run again")
+    print(f"ran again after {time.monotonic() - killed_at:.3f} s")
+    wait_for(lambda: len(worker.children) == 2 and victim not in worker.children, 5, "a new process is there")
+    stage.let_go()
+    stage.wait_done(6)
+    for job in added:
+        handouts = stage.job(job.id)["handouts"]
+        assert handouts[-1]["ended"] == "done"
+        was_lost = job.id in {one.job for one in lost}
+        assert [(one["ended"], one["cause"]) for one in handouts[:-1]] == [("lost", "SIGKILL")] * was_lost
+    totals = stage.check(jobs.app.counts)["totals"]
+    assert (totals["done"], totals["handouts"]["lost"]) == (6, len(lost))
+
+
+def test_a_whole_worker_is_killed(stage: Stage) -> None:
+    options = ("--processes", "2", "--threads", "4", "--visibility-timeout", "2s")
+    first = stage.start_worker("first", *options)
+    added = [jobs.hold.delay(number) for number in range(4)]
+    wait_for(lambda: len(stage.executions()) == 4, 10, "all jobs have started")
+    stage.start_worker("second", *options)
+    lost = stage.executions()
+    children = first.children
+    process.kill(first.pid)
+    killed_at = time.monotonic()
+    first.wait()
+    wait_for(lambda: all(process.state(pid) in (None, "Z") for pid in children), 2, "the processes die with it")
+    wait_for(lambda: _ran_again(stage, lost), 9, "the lost jobs run again")
+    print(f"ran again after {time.monotonic() - killed_at:.3f} s")
+    stage.wait_done(4)
+    for job in added:
+        assert [one["ended"] for one in stage.job(job.id)["handouts"]] == ["returned", "done"]
+    assert stage.check(jobs.app.counts, killed=(first,))["totals"]["handouts"]["returned"] == 4
+
+
+class Producer:
+    """Adds jobs one after the other in a thread until told to stop, and sends again what was not confirmed."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.002):
+            self.ids.append(self._add().id)
+
+    def _add(self) -> Job[int]:
+        try:
+            return jobs.work.delay(len(self.ids))
+        except BrokerUnavailable as error:
+            job: Job[int] = error.resend()
+            return job
+
+    def stop(self) -> list[str]:
+        self._stop.set()
+        self._thread.join(15.0)
+        assert not self._thread.is_alive()
+        return self.ids
+
+
+def test_the_server_is_killed_five_times_under_load(stage: Stage) -> None:
+    address = stage.url.removeprefix("tenure://")
+    server = stage.server
+    stage.start_worker("w", "--processes", "2", "--threads", "4")
+    producers = [Producer(), Producer()]
+    try:
+        for _ in range(5):
+            flowing = stage.totals()["done"]
+            wait_for(lambda flowing=flowing: stage.totals()["done"] >= flowing + 50, 6, "jobs flow")  # type: ignore[misc]
+            process.kill(server.pid)
+            server.wait()
+            server = stage.start_server(address)
+            started_at = time.monotonic()
+            before = stage.totals()["done"]
+            wait_for(lambda before=before: stage.totals()["done"] > before, 6, "jobs flow again")  # type: ignore[misc]
+            print(f"jobs flow again after {time.monotonic() - started_at:.3f} s")
+    finally:
+        ids = [id for producer in producers for id in producer.stop()]
+    assert len(set(ids)) == len(ids)
+    stage.wait_done(len(ids))
+    totals = stage.check(jobs.app.counts)["totals"]
+    assert (totals["added"], totals["done"]) == (len(ids), len(ids))
+    assert {one.job for one in stage.executions()} == set(ids)
+
+
+def test_a_job_that_kills_its_worker(stage: Stage) -> None:
+    poison = jobs.poison.delay()
+    for number in range(50):
+        jobs.work.delay(number)
+    stage.start_worker("w", "--processes", "1", "--threads", "2")
+    wait_for(lambda: stage.job(poison.id)["state"] == "dead", 20, "the poison job is dead")
+    stage.wait_done(50)
+    found = stage.job(poison.id)
+    assert found["reason"] == "worker lost (SIGKILL)"
+    assert [(one["ended"], one["cause"]) for one in found["handouts"]] == [("lost", "SIGKILL")] * 3
+    assert (found["attempts"], found["losses"]) == (0, 3)
+    assert "worker lost (SIGKILL)" in stage.run("dead", "ls", "--broker", stage.url).stdout
+    totals = stage.check(jobs.app.counts)["totals"]
+    assert (totals["done"], totals["dead"]) == (50, 1)
+
+
+def test_a_frozen_worker_process_loses_its_jobs(stage: Stage) -> None:
+    worker = stage.start_worker("w", "--processes", "2", "--threads", "1", "--visibility-timeout", "1s")
+    job = jobs.hold.delay(1)
+    frozen = wait_for(stage.executions, 10, "the job has started")[0]
+    process.freeze(frozen.pid)
+    try:
+        wait_for(lambda: _ran_again(stage, [frozen]), 9, "the job runs in the other process")
+        stage.wait_done(1)
+    finally:
+        process.thaw(frozen.pid)
+    stage.let_go()
+    wait_for(lambda: stage.executions()[0].ended, 5, "the thawed execution has ended")
+    wait_for(lambda: stage.totals()["refused"] == 1, 5, "its late settlement is refused")
+    assert [one["ended"] for one in stage.job(job.id)["handouts"]] == ["returned", "done"]
+    worker.signal(signal.SIGUSR1)
+    wait_for(worker.counts_file.exists, 5, "the counts are written on SIGUSR1")
+    assert worker.counts["refused"] == 1
+    # A process that stands still cannot look at its deadline; that is what `current_job.fence` is for.
+    stage.check(jobs.app.counts, frozen=frozen.pid)
