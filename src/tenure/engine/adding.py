@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tenure.engine.core import ID_DIGITS, Core
+from tenure.engine.core import ID_DIGITS, Core, moment_after
 from tenure.engine.states import CANCELLED, DEAD, PURGED, READY, SCHEDULED
 from tenure.wire.commands import Add
 
@@ -45,7 +45,7 @@ def add(core: Core, a: Add, wall: int) -> AddAnswer:
     if not _insert(core, a, wall):
         return Created(a.id)  # the same line again: found by its id, nothing is counted
     if a.key is not None:
-        _hold(core, a.task, a.key, a.id, a.fingerprint)
+        hold_key(core, a.task, a.key, a.id, a.fingerprint)
     return Created(a.id)
 
 
@@ -81,17 +81,25 @@ def key_holder(core: Core, task: str, key: str, wall: int) -> tuple[bytes, bytes
     row = core.store.row("SELECT job, fingerprint, free_at FROM keys WHERE task = ? AND key = ?", (task, key))
     if row is not None and (row[2] is None or row[2] > wall):
         return row[0], row[1]
+    id = _id_of(key)
+    if id is None:
+        return None
+    question = "SELECT id, fingerprint FROM jobs WHERE id = ? AND task = ? AND key IS NULL AND state NOT IN (?, ?, ?)"
+    return core.store.row(question, (id, task, DEAD, CANCELLED, PURGED))
+
+
+def _id_of(key: str) -> bytes | None:
+    """The id that a key spells, exactly as an automatic key does: lower case, no spaces; or None."""
     if len(key) != ID_DIGITS:
         return None
     try:
         id = bytes.fromhex(key)
     except ValueError:
         return None
-    question = "SELECT id, fingerprint FROM jobs WHERE id = ? AND task = ? AND key IS NULL AND state NOT IN (?, ?, ?)"
-    return core.store.row(question, (id, task, DEAD, CANCELLED, PURGED))
+    return id if id.hex() == key else None
 
 
-def _hold(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> None:
+def hold_key(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> None:
     replaced = core.store.row("SELECT 1 FROM keys WHERE task = ? AND key = ?", (task, key))
     core.store.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, NULL)", (task, key, id, fingerprint))
     core.id_like_keys += len(key) == ID_DIGITS and not replaced
@@ -146,7 +154,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
 def _moment(when: tuple[int, bool] | None, wall: int) -> int | None:
     if when is None:
         return None
-    return wall + when[0] if when[1] else when[0]
+    return moment_after(wall, when[0]) if when[1] else when[0]
 
 
 INSERT_JOB = """

@@ -38,7 +38,7 @@ class Retention:
         return max(self.result_ttl, int(FLOOR * 1000))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Session:
     """What the engine remembers of a process's session; only the running hand-outs of it are durable."""
 
@@ -54,9 +54,10 @@ class Core:
         self.retention = retention
         self.ledger = Ledger(store)
         self.sessions: dict[bytes, Session] = {}
-        # Sessions whose answered number moved in this turn, and what it was: a turn that fails takes it back.
-        self.moved: dict[bytes, int] = {}
-        self.turn = 0
+        # Sessions that this turn has changed, as they were: a turn that fails takes it back.
+        self.moved: dict[bytes, Session] = {}
+        # When each queue was served last, as a number that grows: takes of several queues begin with the others.
+        self.served: dict[int, int] = {}
         self.woken: set[str] = set()
         """Names of queues in which jobs have become ready since the last look."""
         self.load(mono)
@@ -71,10 +72,7 @@ class Core:
         self.leases = LeaseBook()
         for row in self.store.rows(RUNNING_LEASES):
             id, number, session_id, worker, take, vt, *rest = row
-            lease = Lease(id, number, session_id, worker, take, vt, mono + vt / 1000, *rest)
-            self.leases.add(lease)
-            session = self.sessions.setdefault(lease.session, Session())
-            session.answered = max(session.answered, lease.take)
+            self.leases.add(Lease(id, number, session_id, worker, take, vt, mono + vt / 1000, *rest))
         self.aliases = self._count("SELECT count(*) FROM aliases")
         self.id_like_keys = self._count("SELECT count(*) FROM keys WHERE length(key) = 32")
         self.next_due: int | None = self._first("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
@@ -88,11 +86,17 @@ class Core:
         return row[0] if row else None
 
     def session(self, id: bytes) -> Session:
-        """The memory of a session, made when it is new."""
+        """What is known of a session: remembered, or else what its running hand-outs tell."""
         found = self.sessions.get(id)
-        if found is None:
-            found = self.sessions[id] = Session()
-        return found
+        if found is not None:
+            return found
+        return Session(max((lease.take for lease in self.leases.of_session(id)), default=0))
+
+    def change_session(self, id: bytes, *, answered: int | None = None, closed: bool = False) -> None:
+        """Note the last answered take number, or that the session was said bye to."""
+        before = self.session(id)
+        self.moved.setdefault(id, before)
+        self.sessions[id] = Session(before.answered if answered is None else answered, closed or before.closed)
 
     def commit(self) -> None:
         """Make the turn durable, if it wrote anything; raises sqlite3.Error."""
@@ -104,8 +108,7 @@ class Core:
     def rollback(self, mono: float) -> None:
         """Undo the turn, in the file and in memory."""
         self.store.rollback()
-        for id, answered in self.moved.items():
-            self.sessions[id].answered = answered
+        self.sessions |= self.moved
         self.moved.clear()
         self.load(mono)
 
@@ -217,6 +220,14 @@ class Core:
 
 
 ID_DIGITS = 32
+LAST_MOMENT = 2**63 - 1
+"""The latest time that the store can hold, in milliseconds."""
+
+
+def moment_after(wall: int, delay: int) -> int:
+    """Return `wall` + `delay` (milliseconds), or the last moment there is: a longer wait is no error of the store."""
+    return min(wall + delay, LAST_MOMENT)
+
 
 RUNNING_LEASES = """
     SELECT id, number, session, worker, take, hold_vt, queue, task, key, fingerprint, attempts, losses, max_attempts,

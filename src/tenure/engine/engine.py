@@ -88,13 +88,11 @@ class Engine:
 
     def is_closed(self, session: bytes) -> bool:
         """Whether this session was said bye to."""
-        found = self._core.sessions.get(session)
-        return found is not None and found.closed
+        return self._core.session(session).closed
 
     def answered(self, session: bytes) -> int:
         """The last take number of the session that was answered; 0: none."""
-        found = self._core.sessions.get(session)
-        return found.answered if found is not None else 0
+        return self._core.session(session).answered
 
     def forget_session(self, session: bytes) -> None:
         """Let go of a session's memory, once no line of it can arrive any more."""

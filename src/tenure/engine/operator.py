@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure.engine.adding import _hold, key_holder
+from tenure.engine.adding import hold_key, key_holder
 from tenure.engine.core import Core
 from tenure.engine.states import CANCELLED, DEAD, HOW_NAMES, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
 
@@ -42,15 +42,14 @@ def requeue(core: Core, id: bytes, wall: int) -> str | bytes | None:
     state, queue, task, key, fingerprint, expired = row
     if state != DEAD:
         return f"already {STATE_NAMES[state]}"
-    if key is not None:
-        holder = key_holder(core, task, key, wall)
-        if holder is not None:
-            return holder[0]
+    holder = key_holder(core, task, key if key is not None else id.hex(), wall)
+    if holder is not None:
+        return holder[0]
     core.store.begin()
     core.place += 1
     core.store.execute(REQUEUE, (core.place, id))
     if key is not None:
-        _hold(core, task, key, id, fingerprint)
+        hold_key(core, task, key, id, fingerprint)
     tally = core.ledger.queues[queue]
     tally["dead"] -= 1
     tally["ready"] += 1

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from tenure.engine.adding import AddAnswer, add
-from tenure.engine.core import Core
+from tenure.engine.core import Core, moment_after
 from tenure.engine.leases import Lease
 from tenure.engine.states import (
     ANSWERS,
@@ -46,8 +46,8 @@ class ByeAnswer(NamedTuple):
 
 def settle(core: Core, session_id: bytes, s: Settle, wall: int) -> SettleAnswer:
     """End a hand-out by the worker's word; a repeat is answered from the row."""
-    if core.session(session_id).closed:
-        return SettleAnswer("closed")
+    if core.session(session_id).closed or (s.session is not None and core.session(s.session).closed):
+        return SettleAnswer("closed")  # for `as=` too: the answer to the bye has told how its hand-outs ended
     lease = core.leases.get(s.id, s.number)
     if lease is None or (s.session is not None and lease.session != s.session):
         return _settled_before(core, s, wall)
@@ -71,7 +71,7 @@ def _settle_now(core: Core, lease: Lease, s: Settle, wall: int) -> str:
         return "cancelled"
     if s.verb == "release":
         if s.delay:
-            core.end_scheduled(lease, H_RELEASED, wall + s.delay, s.reason, None, wall)
+            core.end_scheduled(lease, H_RELEASED, moment_after(wall, s.delay), s.reason, None, wall)
         else:
             core.end_ready(lease, H_RELEASED, s.reason, wall)
         return "released"
@@ -79,7 +79,7 @@ def _settle_now(core: Core, lease: Lease, s: Settle, wall: int) -> str:
         reason = f"gave up after {lease.max_attempts} attempts: {s.reason}"
         core.end_dead(lease, H_DEAD, reason, s.body, wall, cause=s.reason)
         return "dead"
-    core.end_scheduled(lease, H_RETRIED, wall + s.delay, s.reason, s.body, wall)
+    core.end_scheduled(lease, H_RETRIED, moment_after(wall, s.delay), s.reason, s.body, wall)
     return "scheduled"
 
 
@@ -134,7 +134,7 @@ def _extend_one(core: Core, item: ExtendItem, arrived: float, mono: float) -> He
 
 def bye(core: Core, b: Bye, wall: int) -> list[ByeAnswer]:
     """Close a session: all that it holds is given back, and each listed receipt is told how it had ended."""
-    core.session(b.session).closed = True
+    core.change_session(b.session, closed=True)
     how = H_LEFT if b.end == "left" else H_LOST
     for lease in core.leases.of_session(b.session):
         core.cut_off(lease, how, b.cause, wall)

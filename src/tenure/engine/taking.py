@@ -31,8 +31,7 @@ def take(
     jobs = _grant(core, session_id, worker, t, arrived, wall, mono)
     if not jobs and not final:
         return None
-    core.moved.setdefault(session_id, session.answered)
-    session.answered = t.number
+    core.change_session(session_id, answered=t.number)
     return jobs
 
 
@@ -50,17 +49,18 @@ def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]
 def _grant(core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float) -> list[Job]:
     jobs: list[Job] = []
     while len(jobs) < t.limit:
-        shares = _shares(core, t.queues, t.limit - len(jobs))
-        if not shares:
-            break
-        for queue, n in shares:
+        found = 0
+        for queue, n in _shares(core, t.queues, t.limit - len(jobs)):
             rows = core.store.rows(READY_HEAD, (queue, n))
             jobs += _hand_out(core, session, worker, t, rows, arrived, wall, mono)
+            found += len(rows)
+        if not found:  # of the rows, not of the counts: those must not be able to keep the server busy for ever
+            break
     return jobs
 
 
 def _shares(core: Core, names: Sequence[str], limit: int) -> list[tuple[int, int]]:
-    """How many jobs to take from which queue: one each in turn, beginning where the last take ended."""
+    """How many jobs to take from which queue: one each in turn, the queue that was served longest ago first."""
     if len(names) == 1:  # what most workers ask for
         id = core.store.queue_ids.get(names[0])
         ready = core.ledger.queues[id]["ready"] if id is not None and id in core.ledger.queues else 0
@@ -70,9 +70,11 @@ def _shares(core: Core, names: Sequence[str], limit: int) -> list[tuple[int, int
     turn = [id for id, ready in left.items() if ready]
     if not turn:
         return []
-    start = core.turn % len(turn)
-    shares = round_robin([(id, left[id]) for id in turn[start:] + turn[:start]], limit)
-    core.turn += 1
+    turn.sort(key=lambda id: core.served.get(id, 0))
+    shares = round_robin([(id, left[id]) for id in turn], limit)
+    last = max(core.served.values(), default=0)
+    in_order = sorted(shares, key=lambda share: share[1])  # whoever gives most gives the last one
+    core.served.update((id, last + place) for place, (id, _) in enumerate(in_order, 1))
     return shares
 
 
