@@ -34,6 +34,10 @@ class Lease:
     progress: bytes | None = None
 
 
+SPENT_ENDS = 1_024
+"""Entries of ended leases that the order of ends may hold on to."""
+
+
 class LeaseBook:
     """All leases, by job and by session, and the next one to run out."""
 
@@ -67,6 +71,8 @@ class LeaseBook:
         self._by_id[lease.id] = lease
         self._by_session.setdefault(lease.session, {})[lease.id] = lease
         heapq.heappush(self._ends, (lease.end, lease.id, lease.number))
+        if len(self._ends) > 2 * len(self._by_id) + SPENT_ENDS:
+            self._order_ends()  # else a long visibility timeout would keep an entry for every job done within it
 
     def remove(self, lease: Lease) -> None:
         del self._by_id[lease.id]
@@ -79,6 +85,10 @@ class LeaseBook:
         """Give every lease its full visibility timeout again."""
         for lease in self:
             lease.end = max(lease.end, now + lease.vt / 1000)
+        self._order_ends()
+
+    def _order_ends(self) -> None:
+        """One entry for each lease that runs, and none for those that have ended."""
         self._ends = [(lease.end, lease.id, lease.number) for lease in self]
         heapq.heapify(self._ends)
 
