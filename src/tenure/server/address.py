@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
 
 from tenure.errors import ConfigError
 
@@ -19,7 +21,7 @@ class Address:
     def url(self, port: int | None = None) -> str:
         """The broker URL that leads here; `port` is the one that the system chose for port 0."""
         if self.path:
-            return f"tenure+unix://{self.path}"
+            return f"tenure+unix://{quote(str(Path(self.path).absolute()))}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"tenure://{host}:{self.port if port is None else port}"
 
