@@ -132,6 +132,14 @@ CONTRADICTIONS = (
 )
 
 
+# The job's own row is its last hand-out, so one less than its number are in the other table.
+MISSING_HANDOUTS = """
+    SELECT hex(id), number, ifnull(kept, 0)
+    FROM jobs LEFT JOIN (SELECT job, count(*) AS kept FROM handouts GROUP BY job) ON job = id
+    WHERE number > 1 AND ifnull(kept, 0) <> number - 1 OR number <= 1 AND kept IS NOT NULL
+"""
+
+
 def contradictions(db: sqlite3.Connection, limit: int = 20) -> list[str]:
     """Rows that contradict themselves, at most `limit` a kind, in words."""
     found = []
@@ -143,6 +151,8 @@ def contradictions(db: sqlite3.Connection, limit: int = 20) -> list[str]:
         f"WHERE jobs.id IS NULL LIMIT {limit}"
     ):
         found.append(f"job {id.lower()}: hand-outs without a job")
+    for id, number, kept in db.execute(f"{MISSING_HANDOUTS} LIMIT {limit}"):
+        found.append(f"job {id.lower()}: handed out {number} times, but {kept} earlier hand-outs are kept")
     return found
 
 
@@ -165,6 +175,13 @@ def verify(db: sqlite3.Connection, claimed: dict[str, Any]) -> dict[str, Any]:
             differences += _compare(f"{kind[:-1]} {title!r}", tally, claimed[kind].get(title))
             if kind == "queues" and not balanced(tally):
                 differences.append(f"queue {title!r}: the rows do not add up: {tally}")
+        known = set(titles.values())
+        differences += [
+            f"{kind[:-1]} {name!r}: in the record, not in the file" for name in claimed[kind] if name not in known
+        ]
+        differences += [
+            f"{kind[:-1]} number {id}: rows name it, but it has no name" for id in owners if id not in titles
+        ]
     if counted.overlaps != claimed["overlaps"] or counted.overlaps:
         differences.append(f"overlaps: the hand-outs say {counted.overlaps}, the record {claimed['overlaps']}")
     return {"verified": not differences, "differences": differences, "recounted": recounted}
