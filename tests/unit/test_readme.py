@@ -1,0 +1,70 @@
+"""The README and the tutorial name only what there is."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tenure.cli.main import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/tutorial/first-app.md"]
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [body for kind, body in BLOCK.findall(text(page)) if kind == language]
+
+
+def commands(page: str) -> list[list[str]]:
+    lines = [line for block in blocks(page, "console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines)
+    return [shlex.split(line[2:]) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(page: str) -> None:
+    links = [target for target, _ in LINK.findall(text(page)) if "://" not in target]
+    missing = [target for target in links if not ((ROOT / page).parent / target).exists()]
+    assert links
+    assert missing == []
+
+
+def test_links_within_the_readme_lead_to_a_heading() -> None:
+    headings = re.findall(r"^#+ (.*)$", text("README.md"), re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
+    assert set(ANCHOR.findall(text("README.md"))) <= slugs
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_is_one(page: str) -> None:
+    named = [words[1] for words in commands(page) if words[0] == "tenure"]
+    assert {"server", "worker"} <= set(named) <= set(COMMANDS)
+
+
+def test_every_make_target_is_one() -> None:
+    makefile = text("Makefile")
+    named = [words[1] for words in commands("README.md") if words[0] == "make"]
+    assert named == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in named)
+
+
+def test_the_first_app_has_at_most_15_lines_and_is_the_same_in_the_tutorial() -> None:
+    (app,) = blocks("README.md", "python")
+    assert len([line for line in app.splitlines() if line]) <= 15
+    assert blocks("docs/tutorial/first-app.md", "python")[0] == app
+
+
+def test_every_code_block_is_python() -> None:
+    for page in PAGES:
+        for code in blocks(page, "python"):
+            compile(code, page, "exec")
