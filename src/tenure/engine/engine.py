@@ -9,12 +9,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from tenure.engine import adding, operator, record, settling, sweep, taking
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
-from tenure.engine.store import Durability, Store
+from tenure.engine.store import Durability, Store, unusable
 from tenure.engine.taking import TakeAnswer
 from tenure.wire.commands import Add, Bye, ExtendItem, Settle, Take
 
@@ -37,7 +38,11 @@ class Engine:
         retention: Retention | None = None,
     ) -> None:
         self._store = Store(path, durability)
-        self._core = Core(self._store, retention or Retention(), mono)
+        try:
+            self._core = Core(self._store, retention or Retention(), mono)
+        except sqlite3.Error as error:
+            self._store.close()
+            raise unusable(path, error) from None
         self._sweeper = sweep.Sweeper(self._core, wall, mono)
 
     # -- the lines ------------------------------------------------------------------------------------------------
@@ -172,9 +177,13 @@ class Engine:
             db = sqlite3.connect(":memory:", check_same_thread=False)
             self._store.db.backup(db)
             return db, self.record()
-        db = sqlite3.connect(f"file:{self._store.path}?mode=ro", uri=True, check_same_thread=False)
-        db.execute("BEGIN")
-        db.execute("SELECT count(*) FROM meta").fetchone()  # the first read is what fixes the snapshot
+        db = sqlite3.connect(f"file:{quote(self._store.path)}?mode=ro", uri=True, check_same_thread=False)
+        try:
+            db.execute("BEGIN")
+            db.execute("SELECT count(*) FROM meta").fetchone()  # the first read is what fixes the snapshot
+        except sqlite3.Error:
+            db.close()
+            raise
         return db, self.record()
 
     def verify(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sqlite3
@@ -27,18 +28,23 @@ class Store:
     """
 
     def __init__(self, path: str, durability: Durability = "full") -> None:
-        self.path = path
-        self._lock = None if path == ":memory:" else _FileLock(path + ".lock")
+        # The real path: a second name of the file (a link) must meet the same lock.
+        self.path = path if path == ":memory:" else os.path.realpath(path)
+        self._lock = None if path == ":memory:" else _FileLock(self.path + ".lock")
         try:
-            self.db = _open(path, durability)
+            self.db = _open(self.path, durability)
         except BaseException:
             self._release_lock()
             raise
         self.execute = self.db.execute
         self.executemany = self.db.executemany
         self.begun = False
-        self.id = self._meta("store_id", secrets.token_hex(8))
-        self._read_names()
+        try:
+            self.id = self._meta("store_id", secrets.token_hex(8))
+            self._read_names()
+        except sqlite3.Error as error:
+            self.close()
+            raise unusable(path, error) from None
 
     def _meta(self, name: str, fresh: str) -> str:
         self.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, fresh))
@@ -82,9 +88,9 @@ class Store:
 
     def rollback(self) -> None:
         """Undo the open transaction, and forget the names that it had given."""
+        self.begun = False
         if self.db.in_transaction:  # some errors (a full disk) have rolled back already
             self.execute("ROLLBACK")
-        self.begun = False
         self._read_names()
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -102,10 +108,11 @@ class Store:
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let go of it."""
-        if self.begun:
-            self.rollback()
-        if self.path != ":memory:":
-            self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with contextlib.suppress(sqlite3.Error):  # a full disk must not keep the lock: the log is as good as the file
+            if self.begun:
+                self.rollback()
+            if self.path != ":memory:":
+                self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.db.close()
         self._release_lock()
 
@@ -114,16 +121,34 @@ class Store:
             self._lock.release()
 
 
+def unusable(path: str, error: sqlite3.Error) -> StoreError:
+    """The error for a file that SQLite cannot read or write."""
+    return StoreError(f"{path} cannot be used as a Tenure data file ({error}); name another with --data")
+
+
 def _open(path: str, durability: Durability) -> sqlite3.Connection:
     try:
         # Autocommit mode: transactions are begun and ended by hand.  The server uses it from one thread only, but
         # may be made in another.
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be opened as a Tenure data file ({error}); name another with --data") from None
-    if version == 0 and tables:
+        raise unusable(path, error) from None
+    try:
+        return _prepare(db, path, durability)
+    except sqlite3.Error as error:
+        db.close()
+        raise unusable(path, error) from None
+    except StoreError:
+        db.close()
+        raise
+
+
+def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> sqlite3.Connection:
+    """Look whose file it is before anything is written to it, then set it up; raises sqlite3.Error or StoreError."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
+    ours = version > 0 and tables >= {"meta", "jobs", "handouts"}  # other programs number their versions too
+    if (tables or version) and not ours:
         raise StoreError(f"{path} is an SQLite file of another program; name another with --data")
     if version > SCHEMA_VERSION:
         raise StoreError(
