@@ -56,8 +56,8 @@ def main(args: list[str] | None = None) -> Any:
     """Run the command line; errors that Tenure raises on purpose become one line and exit code 1."""
     try:
         return cli.main(args=args, prog_name="tenure", standalone_mode=True)
+    except BrokenPipeError:  # `tenure record | head`; it is a ConnectionError as well
+        sys.exit(1)
     except (TenureError, ConnectionError) as error:
         click.echo(f"tenure: {error}", err=True)
-        sys.exit(1)
-    except BrokenPipeError:  # `tenure record | head`
         sys.exit(1)

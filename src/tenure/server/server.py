@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -139,9 +140,9 @@ class Server:
             )
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
+            taken = "Another server may be using it: stop that one, or c" if error.errno == errno.EADDRINUSE else "C"
             raise ListenError(
-                f"cannot listen on {address.url()}: {reason}. Another server may be using it: stop that one, or "
-                "choose another address with --listen"
+                f"cannot listen on {address.url()}: {reason}. {taken}hoose another address with --listen"
             ) from None
         return address.url(self._listener.sockets[0].getsockname()[1])
 

@@ -1,0 +1,253 @@
+"""The operator's commands over a broker that answers from memory: what they print, and with which code they end."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tenure.cli import jobs, record
+from tenure.cli.main import COMMANDS, cli, main
+from tenure.codec import pack_failure
+from tenure.errors import BrokerUnavailable
+from tenure.inspection import Inspection
+from tenure.outcome import Failure
+
+ID = "01a2289619277232ac1a1a1e18dacd70"
+OTHER = "01a2289619277232ac1a1a1e18dacd71"
+HANDOUTS = ("done", "retried", "released", "left", "returned", "lost", "dead", "cancelled")
+JOBS = ("added", "done", "dead", "cancelled", "purged", "scheduled", "ready", "running")
+
+
+def _tally(**counts: int) -> dict[str, Any]:
+    handouts = {name: counts.pop(f"h_{name}", 0) for name in HANDOUTS}
+    flat = (*JOBS, "duplicates", "refused", "expired", "handed_out")
+    return {**dict.fromkeys(flat, 0), **counts, "handouts": handouts}
+
+
+def _job(id: str, **fields: Any) -> dict[str, Any]:
+    failure = pack_failure(Failure("ValueError", "no luck", "Traceback (most recent call last):\n  here")).hex()
+    handout = {
+        "number": 1, "worker": "w1", "begin_at": 1_700_000_000_000, "end_at": 1_700_000_001_000, "ended": "dead",
+        "cause": "", "late": False, "error": failure,
+    }  # fmt: skip
+    job = {
+        "id": id, "state": "dead", "reason": "gave up after 1 attempt: ValueError: no luck", "task": "shop.charge",
+        "queue": "default", "priority": 5, "key": id, "added_at": 1_700_000_000_000, "run_at": None, "expires": None,
+        "ended_at": 1_700_000_001_000, "attempts": 1, "max_attempts": 20, "losses": 0, "max_losses": 5, "cancel": None,
+        "body": "", "handouts": [handout],
+    }  # fmt: skip
+    return job | fields
+
+
+class MemoryAdmin:
+    """The operator's verbs over a few dead jobs."""
+
+    def __init__(self) -> None:
+        self.jobs = {id: _job(id) for id in (ID, OTHER)}
+        totals = _tally(added=3, done=1, dead=2, handed_out=3, h_done=1, h_dead=2)
+        worker = _tally(handed_out=3, h_done=1, h_dead=2)
+        self.ledger = {
+            "queues": {"[red]default": totals}, "workers": {"w1": worker}, "totals": totals, "overlaps": 0,
+            "balanced": True,
+        }  # fmt: skip
+        self.differences: list[str] = []
+
+    def record(self, verify: bool = False) -> dict[str, Any]:
+        if not verify:
+            return self.ledger
+        return {"record": self.ledger, "verified": not self.differences, "differences": self.differences}
+
+    def queues(self) -> list[dict[str, Any]]:
+        return [{"name": name, "waiting": 2, **tally} for name, tally in self.ledger["queues"].items()]  # type: ignore[attr-defined]
+
+    def job(self, id: str) -> dict[str, Any] | None:
+        return copy.deepcopy(self.jobs.get(id))
+
+    def dead(self, queue: str | None, limit: int, after: str | None) -> list[dict[str, Any]]:
+        rows = [job for id, job in sorted(self.jobs.items()) if after is None or id > after]
+        return [job for job in rows if queue in (None, job["queue"]) and job["state"] == "dead"][:limit]
+
+    def requeue(self, id: str) -> str:
+        return self._move(id, "ready")
+
+    def purge(self, id: str) -> str:
+        return self._move(id, "purged")
+
+    def cancel(self, id: str, terminate: bool = False) -> str:
+        return self._move(id, "cancelled")
+
+    def close(self) -> None: ...
+
+    def _move(self, id: str, state: str) -> str:
+        if id not in self.jobs:
+            return "unknown"
+        if self.jobs[id]["state"] != "dead":
+            return f"already {self.jobs[id]['state']}"
+        self.jobs[id]["state"] = state
+        return state
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def admin() -> MemoryAdmin:
+    return MemoryAdmin()
+
+
+@pytest.fixture
+def run(admin: MemoryAdmin, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Return a function that runs a command line over `admin`."""
+
+    @contextmanager
+    def inspect(broker: str | None = None) -> Iterator[Inspection]:
+        yield Inspection(admin)
+
+    for module in (jobs, record):
+        monkeypatch.setattr(module, "inspect", inspect)
+
+    def invoke(*args: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(cli, args)
+        assert result.exit_code == code, result.output
+        return result
+
+    return invoke
+
+
+def test_a_record_shows_what_was_counted_and_leaves_the_rest_out(run: Run) -> None:
+    shown = run("record").output
+    assert "[red]default" in shown  # a name is no markup
+    assert "(total)" in shown
+    assert "the record is balanced" in shown
+    for absent in ("cancelled", "purged", "retried", "duplicates", "refused"):
+        assert absent not in shown
+
+
+def test_a_record_that_does_not_verify_ends_with_1(run: Run, admin: MemoryAdmin) -> None:
+    assert "verified" in run("record", "--verify").output
+    admin.differences = ["queue 'default': done: the rows say 1, the record says 2"]
+    admin.ledger["balanced"] = False
+    shown = run("record", "--verify", code=1).output
+    assert "NOT BALANCED" in shown
+    assert "NOT verified" in shown
+    assert admin.differences[0] in shown
+    as_json = json.loads(run("record", "--verify", "--json", code=1).output)
+    assert as_json["differences"] == admin.differences
+    assert as_json["verified"] is False
+    assert as_json["totals"]["done"] == 1
+
+
+def test_json_of_a_record_is_the_record(run: Run, admin: MemoryAdmin) -> None:
+    assert json.loads(run("record", "--json").output) == admin.ledger
+
+
+def test_queues(run: Run, admin: MemoryAdmin) -> None:
+    assert "waiting workers" in run("queues").output
+    assert json.loads(run("queues", "--json").output)[0]["waiting"] == 2
+    admin.ledger["queues"] = {}
+    assert run("queues").output == "no queue yet: the first job makes it\n"
+
+
+def test_a_job_is_shown_with_its_error(run: Run) -> None:
+    shown = run("job", ID).output
+    assert shown.splitlines()[0] == f"job {ID}: dead (gave up after 1 attempt: ValueError: no luck)"
+    assert "      Traceback (most recent call last):\n        here" in shown
+    assert "hand-out 1: w1, " in shown
+    assert "1 of 20" in shown
+    found = json.loads(run("job", ID, "--json").output)
+    assert found["handouts"][0]["error"] == {
+        "kind": "ValueError", "text": "no luck", "traceback": "Traceback (most recent call last):\n  here"
+    }  # fmt: skip
+
+
+def test_dates_beyond_the_calendar_and_broken_failures_are_shown(run: Run, admin: MemoryAdmin) -> None:
+    admin.jobs[ID] |= {"run_at": 10**17, "cancel": "ask"}
+    admin.jobs[ID]["handouts"][0] |= {"error": "00ff", "late": True}
+    shown = run("job", ID).output
+    assert "ms since 1970" in shown
+    assert "bytes that are no failure: 00ff" in shown
+    assert "a late settlement was refused" in shown
+
+
+def test_the_dead_list(run: Run, admin: MemoryAdmin) -> None:
+    shown = run("dead", "ls").output
+    assert ID in shown
+    assert OTHER in shown
+    assert [row["id"] for row in json.loads(run("dead", "ls", "--json", "--limit", "1").output)] == [ID]
+    assert run("dead", "ls", "--queue", "other").output == "no dead jobs\n"
+    assert run("dead", "requeue", ID).output == f"{ID}  ready\n"
+    assert run("dead", "requeue", ID, code=1).output == f"{ID}  already ready\n"
+    assert json.loads(run("dead", "purge", "--all", "--json").output) == {OTHER: "purged"}
+    assert run("dead", "purge", "--all").output == "no dead jobs\n"
+
+
+def test_one_unknown_job_does_not_stop_the_others(run: Run) -> None:
+    shown = run("dead", "purge", "f" * 32, ID, code=1).output
+    assert f"{ID}  purged" in shown
+    assert "no job ffff" in shown
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("dead", "purge"), "name the jobs' ids, or give --all"),
+        (("dead", "purge", ID, "--all"), "and not both"),
+        (("dead", "requeue", ID, "--queue", "a"), "--queue goes with --all"),
+        (("job", "nonsense"), "32 hexadecimal digits"),
+        (("dead", "ls", "--limit", "0"), "--limit"),
+        (("worker",), "-A"),
+        (("worker", "-A", "x", "--processes", "0"), "--processes"),
+        (("worker", "-A", "x", "--grace", "soon"), "30s, 10m"),
+        (("worker", "-A", "x", "--visibility-timeout", "0.01"), "too short"),
+        (("worker", "-A", "x", "--queues", " , "), "names no queue"),
+        (("server", "--max-body", "0"), "64KiB"),
+        (("server", "--durability", "some"), "full"),
+        (("serve",), "No such command"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_done(run: Run, args: tuple[str, ...], says: str) -> None:
+    assert says in run(*args, code=2).output
+
+
+def test_errors_of_ours_become_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fails(*args: object) -> None:
+        raise BrokerUnavailable("nobody is there")
+
+    monkeypatch.setattr(jobs, "inspect", fails)
+    with pytest.raises(SystemExit) as ended:
+        main(["queues"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "tenure: nobody is there\n"
+
+
+def test_a_closed_pipe_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def closed(**kwargs: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "main", closed)
+    with pytest.raises(SystemExit) as ended:
+        main(["queues"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_every_command_has_the_help_that_the_list_shows() -> None:
+    context = click.Context(cli)
+    for name, (_, text) in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+        first = command.help.partition("\n")[0].rstrip(".")
+        assert text.startswith(first) or first.startswith(text.split(" (")[0].rstrip("."))
+
+
+def test_the_version_is_told(run: Run) -> None:
+    assert run("--version").output.startswith("tenure, version ")
