@@ -15,7 +15,7 @@ from tenure.config import Settings, find_broker, seconds, whole
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
 from tenure.job import Job
 from tenure.message import DEFAULT_QUEUE, Message
-from tenure.names import checked, place_of
+from tenure.names import checked, place_of, shown
 from tenure.signature import Signature
 from tenure.task import P, R, Task, TaskWords, define, task_options
 
@@ -212,7 +212,7 @@ class App:
 
     def _check_own(self, call: object) -> None:
         if not isinstance(call, Signature):
-            raise TypeError(f"add_many takes signatures, made by task.s(...), not {call!r:.100}")
+            raise TypeError(f"add_many takes signatures, made by task.s(...), not {shown(call)}")
         if call.task.app is not self:
             raise ConfigError(
                 f"task {call.task.name} belongs to {call.task.app!r}, not to {self!r}; add it with its own app"
@@ -229,7 +229,7 @@ class App:
 
 def _checked_include(include: object) -> tuple[str, ...]:
     if isinstance(include, str) or not isinstance(include, Sequence):
-        raise ConfigError(f"include={include!r:.100} has to be a list of module names, such as ['shop.jobs']")
+        raise ConfigError(f"include={shown(include)} has to be a list of module names, such as ['shop.jobs']")
     return tuple(checked("module in include", module) for module in include)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.errors import ConfigError
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, DEFAULT_VISIBILITY_TIMEOUT
-from tenure.names import did_you_mean
+from tenure.names import did_you_mean, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,11 +88,11 @@ def seconds(name: str, value: object) -> float:
         number = _float(value)
     else:
         raise ConfigError(
-            f"{name}={value!r:.100} is a {type(value).__name__}; give seconds as int or float, or a timedelta"
+            f"{name}={shown(value)} is a {type(value).__name__}; give seconds as int or float, or a timedelta"
         )
     limit = LIMITS[name]
     if not isfinite(number) or not limit.least <= number <= limit.most:
-        raise ConfigError(f"{name}={value!r:.100} is not possible: give {limit.least:g} to {limit.most:.10g} seconds")
+        raise ConfigError(f"{name}={shown(value)} is not possible: give {limit.least:g} to {limit.most:.10g} seconds")
     return number
 
 
@@ -101,7 +101,7 @@ def whole(name: str, value: object) -> int:
     limit = LIMITS[name]
     if type(value) is not int or not limit.least <= value <= limit.most:
         raise ConfigError(
-            f"{name}={_shown(value)} is not possible: "
+            f"{name}={shown(value)} is not possible: "
             f"give a whole number from {limit.least:g} to {limit.most:.10g} {limit.unit}"
         )
     return value
@@ -112,13 +112,6 @@ def _float(value: float) -> float:
         return float(value)
     except OverflowError:
         return float("inf")
-
-
-def _shown(value: object) -> str:
-    # A very long int has no decimal text (ValueError); its size says enough.
-    if type(value) is int and value.bit_length() > 128:
-        return f"<int of {value.bit_length()} bits>"
-    return f"{value!r:.100}"
 
 
 def find_broker(
@@ -147,7 +140,7 @@ def find_broker(
 
 def _checked_url(source: str, url: object) -> str:
     if type(url) is not str or "://" not in url:
-        raise ConfigError(f"{source} is {url!r:.200}, which is no URL; write for example {DEFAULT_BROKER}")
+        raise ConfigError(f"{source} is {shown(url)}, which is no URL; write for example {DEFAULT_BROKER}")
     return url
 
 

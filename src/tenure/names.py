@@ -66,10 +66,21 @@ def unknown_option(where: str, word: str, known: Iterable[str]) -> str:
     return f"{where} has no option {word}=.{hint} Options: {', '.join(names)}."
 
 
+def shown(value: object) -> str:
+    """Return a short text of a value for an error; never raises."""
+    # A very long int has no decimal text (ValueError); its size says enough.
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"<int of {value.bit_length()} bits>"
+    try:
+        return f"{value!r:.100}"
+    except Exception:  # noqa: BLE001
+        return f"<{type(value).__name__}>"
+
+
 def checked(kind: str, name: object) -> str:
     """Return `name` if it can be one, else raise ConfigError saying what the rule is."""
     if type(name) is not str:
-        raise ConfigError(f"{kind} has to be a str, not {type(name).__name__}: {name!r:.100}")
+        raise ConfigError(f"{kind} has to be a str, not {type(name).__name__}: {shown(name)}")
     try:
         return check_name(kind, name)
     except ValueError as error:

@@ -12,7 +12,7 @@ from tenure.config import seconds, whole
 from tenure.errors import ConfigError
 from tenure.job import Job
 from tenure.message import When
-from tenure.names import checked, unknown_option
+from tenure.names import checked, shown, unknown_option
 
 if TYPE_CHECKING:
     from tenure.task import Task
@@ -96,7 +96,7 @@ def _delay(value: object) -> When:
 
 def _run_at(value: object) -> When:
     if not isinstance(value, datetime):
-        raise ConfigError(f"run_at={value!r:.100} is no datetime; give an aware datetime, or seconds as delay=")
+        raise ConfigError(f"run_at={shown(value)} is no datetime; give an aware datetime, or seconds as delay=")
     return _moment("run_at", value)
 
 

@@ -22,7 +22,7 @@ from tenure.message import (
     DEFAULT_QUEUE,
     Message,
 )
-from tenure.names import checked, task_name, unknown_option
+from tenure.names import checked, shown, task_name, unknown_option
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
 
@@ -69,6 +69,8 @@ class Task(Generic[P, R]):
     Calling it runs the plain function.  `delay()` adds a job, `s()` makes a signature, `options()` gives a call
     options of its own.
     """
+
+    __name__: str
 
     def __init__(self, app: App, function: Callable[P, R], name: str, defaults: TaskOptions) -> None:
         functools.update_wrapper(self, function)
@@ -207,7 +209,7 @@ class Task(Generic[P, R]):
             error.add_note(f"raised by key= of task {self.name}")
             raise
         if type(key) is not str:
-            raise ConfigError(f"key= of task {self.name} returned {key!r:.100}; it has to return a str")
+            raise ConfigError(f"key= of task {self.name} returned {shown(key)}; it has to return a str")
         try:
             return checked("key", key)
         except ConfigError as error:
@@ -267,16 +269,16 @@ def _refuse_what_cannot_run(function: object) -> None:
     if isinstance(function, Task):
         raise TaskDefinitionError(f"{function!r} is a task already; decorate the plain function")
     if not callable(function) or isinstance(function, type):
-        raise TaskDefinitionError(f"@app.task goes on a function, not on {function!r:.200}")
-    shown = getattr(function, "__qualname__", repr(function))
+        raise TaskDefinitionError(f"@app.task goes on a function, not on {shown(function)}")
+    name = getattr(function, "__qualname__", repr(function))
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise TaskDefinitionError(
-            f"{shown} is an async function, and this version runs plain functions only; write it as a plain function "
+            f"{name} is an async function, and this version runs plain functions only; write it as a plain function "
             "that calls asyncio.run(...) inside"
         )
     if inspect.isgeneratorfunction(function):
         raise TaskDefinitionError(
-            f"{shown} is a generator function, of which a call runs nothing; return a list, or leave yield out"
+            f"{name} is a generator function, of which a call runs nothing; return a list, or leave yield out"
         )
 
 
@@ -329,7 +331,7 @@ def _optional_seconds(name: str) -> Callable[[object], float | None]:
 def _checked_key(value: object) -> object:
     if value is not None and not callable(value):
         raise ConfigError(
-            f"key={value!r:.100} has to be a function of the task's parameters; "
+            f"key={shown(value)} has to be a function of the task's parameters; "
             "a fixed key for one call is task.options(key=...)"
         )
     return value
@@ -337,7 +339,7 @@ def _checked_key(value: object) -> object:
 
 def _checked_backoff(value: object) -> Backoff:
     if not isinstance(value, Backoff):
-        raise ConfigError(f"backoff={value!r:.100} has to be a Backoff, for example Backoff(base=2, cap=600)")
+        raise ConfigError(f"backoff={shown(value)} has to be a Backoff, for example Backoff(base=2, cap=600)")
     return value
 
 
