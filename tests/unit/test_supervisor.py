@@ -239,3 +239,18 @@ def test_an_app_that_cannot_run_ends_the_worker_with_its_reason(tmp_path: Path, 
     assert ended.returncode == 1
     assert says in ended.stderr
     assert "counts:" not in ended.stdout
+
+
+def test_a_first_process_that_is_killed_from_outside_is_started_again_a_few_times(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig = Rig(monkeypatch)
+    rig.supervisor._keeper = None
+    for made in range(1, 5):
+        rig.dies(rig.made[-1], "SIGKILL")
+        assert len(rig.made) == 1 + made
+        assert not rig.supervisor._finished()
+    rig.dies(rig.made[-1], "SIGKILL")
+    assert rig.supervisor._finished()
+    assert "before it had imported shop.jobs" in capsys.readouterr().err
+    rig.end()

@@ -34,6 +34,7 @@ BYE_TIME = 5.0
 _SOON = 5.0
 _FIRST_RESTART_DELAY = 0.1
 _LONGEST_RESTART_DELAY = 2.0
+_MAX_FALSE_STARTS = 5
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
@@ -62,6 +63,7 @@ class Supervisor:
         self._kill_at = float("inf")
         self._give_up_at = float("inf")
         self._exit_code = 0
+        self._false_starts = 0
         self._selector = selectors.DefaultSelector()
         self._wake_in, self._wake_out = socket.socketpair()
 
@@ -219,7 +221,12 @@ class Supervisor:
         self._restarts.ended(child.started_at, self._clock.boot())
 
     def _never_ready(self, how: str) -> None:
-        if not self._draining and not self._exit_code:
+        if self._draining or self._exit_code:
+            return
+        self._false_starts += 1
+        if how.startswith("SIG") and self._false_starts < _MAX_FALSE_STARTS:
+            self._start_child()  # killed from outside: that says nothing about the app
+        else:
             print(f"the first worker process ended ({how}) before it had imported {self._options.app}", file=sys.stderr)
             self._exit_code = 1
 
