@@ -45,9 +45,11 @@ def promote(core: Core, wall: int) -> int:
 
 @dataclass(slots=True)
 class _Pass:
-    """One walk over the rows: where it is, and what is old enough."""
+    """One walk over spent keys, old aliases and old jobs, in this order: where it is, and which ids it looks at."""
 
     cutoff: bytes
+    after_key: tuple[str, str] | None = ("", "")
+    after_alias: bytes | None = b""
     after: bytes = b""
 
 
@@ -80,7 +82,13 @@ class Sweeper:
             if mono < self._next_pass:
                 return 0
             self._begin_pass(wall)
-            self._sweep_small_tables(wall)
+        assert self._pass is not None  # begun just now, if it was not under way
+        if self._pass.after_key is not None:
+            self._pass.after_key = self._sweep_keys(self._pass.after_key, wall)
+            return 0
+        if self._pass.after_alias is not None:
+            self._pass.after_alias = self._sweep_aliases(self._pass.after_alias, wall)
+            return 0
         return self._sweep_jobs(wall, mono)
 
     @property
@@ -136,28 +144,35 @@ class Sweeper:
                 store.execute("DELETE FROM handouts WHERE job = ?", (id,))
             for by, ended, refused in handouts:
                 for scope, owner in (("queue", queue), ("worker", by)):
-                    sums[scope, owner, "handed_out"] += 1  # type: ignore[index]
-                    sums[scope, owner, "/" + HOW_NAMES[ended]] += 1  # type: ignore[index]
-                    sums[scope, owner, "refused"] += refused  # type: ignore[index]
+                    sums[scope, owner, "handed_out"] += 1
+                    sums[scope, owner, "/" + HOW_NAMES[ended]] += 1
+                    sums[scope, owner, "refused"] += refused
         store.many("DELETE FROM jobs WHERE id = ?", [(row[0],) for row in rows])
         store.many("DELETE FROM bodies WHERE job = ?", [(row[0],) for row in rows])
         self._add_sums(sums)
 
-    def _sweep_small_tables(self, wall: int) -> None:
-        """Spent keys and old aliases: small tables, looked through once a pass."""
+    def _sweep_keys(self, after: tuple[str, str], wall: int) -> tuple[str, str] | None:
+        """Remove spent keys from one batch of all keys; returns where the next one begins, None behind the last."""
         core = self._core
-        spent = core.store.rows("SELECT task, key FROM keys WHERE free_at <= ? LIMIT ?", (wall, REMOVE_BATCH * 10))
-        old = core.store.rows(
-            "SELECT id, queue FROM aliases WHERE at <= ? LIMIT ?", (wall - int(FLOOR * 1000), REMOVE_BATCH * 10)
-        )
-        if not spent and not old:
-            return
-        core.store.begin()
-        core.store.many("DELETE FROM keys WHERE task = ? AND key = ?", spent)
-        core.id_like_keys -= sum(len(key) == ID_DIGITS for _, key in spent)
-        core.store.many("DELETE FROM aliases WHERE id = ?", [(id,) for id, _ in old])
-        core.aliases -= len(old)
-        self._add_sums(Counter(("queue", queue, "duplicates") for _, queue in old))
+        rows = core.store.rows(LOOK_AT_KEYS, (*after, LOOK_BATCH))
+        spent = [(task, key) for task, key, free_at in rows if free_at is not None and free_at <= wall]
+        if spent:
+            core.store.begin()
+            core.store.many("DELETE FROM keys WHERE task = ? AND key = ?", spent)
+            core.id_like_keys -= sum(len(key) == ID_DIGITS for _, key in spent)
+        return (rows[-1][0], rows[-1][1]) if len(rows) == LOOK_BATCH else None
+
+    def _sweep_aliases(self, after: bytes, wall: int) -> bytes | None:
+        """Remove old aliases from one batch of all; returns where the next one begins, None behind the last."""
+        core = self._core
+        rows = core.store.rows(LOOK_AT_ALIASES, (after, LOOK_BATCH))
+        old = [(id, queue) for id, queue, at in rows if at <= wall - int(FLOOR * 1000)]
+        if old:
+            core.store.begin()
+            core.store.many("DELETE FROM aliases WHERE id = ?", [(id,) for id, _ in old])
+            core.aliases -= len(old)
+            self._add_sums(Counter(("queue", queue, "duplicates") for _, queue in old))
+        return rows[-1][0] if len(rows) == LOOK_BATCH else None
 
     def _add_sums(self, sums: Counter[tuple[str, int, str]]) -> None:
         rows = [(scope, owner, counter, n) for (scope, owner, counter), n in sums.items() if n]
@@ -165,6 +180,9 @@ class Sweeper:
 
 
 DUE_HEAD = "SELECT id, queue FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
+
+LOOK_AT_KEYS = "SELECT task, key, free_at FROM keys WHERE (task, key) > (?, ?) ORDER BY task, key LIMIT ?"
+LOOK_AT_ALIASES = "SELECT id, queue, at FROM aliases WHERE id > ? ORDER BY id LIMIT ?"
 
 LOOK = """
     SELECT id, state, ended_at, queue, number, worker, how, late FROM jobs WHERE id > ? AND id <= ? ORDER BY id LIMIT ?
