@@ -3,7 +3,7 @@
 msgpack's own types carry None, bool, int (64 bits), float, str, bytes, list and dict.  Two kinds of extension carry
 the rest.  A *container* that msgpack does not know is an array whose first item is a mark (extension 1, one byte:
 `t` tuple, `s` set, `f` frozenset), so that reading never recurses.  A *leaf* is one extension with the value's bytes;
-`_LEAVES` lists them.  Subclasses are refused, because they would come back as their base.
+`packable.LEAVES` lists them.  Subclasses are refused, because they would come back as their base.
 """
 
 from __future__ import annotations
@@ -20,51 +20,15 @@ from msgpack.exceptions import UnpackException
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import VERSION, Message
 from tenure.outcome import Failure
+from tenure.packable import LEAVES, MARKS, MAX_DEPTH, SCALARS, find_fault
 
-MAX_DEPTH = 100
-"""How deep containers may lie in each other."""
-
-_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 _STR = frozenset({str})
 _MARK = 1
-_MARKS: dict[type, bytes] = {tuple: b"t", set: b"s", frozenset: b"f"}
 _MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
 _MARK_BYTES = b"\xd4\x01"
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 _PROVE_FROM = 4096
-
-
-def _int_bytes(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
-
-
-def _int_from(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)
-
-
-_LEAVES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    # type: extension code, to bytes, from bytes; a code is never given to another type
-    int: (2, _int_bytes, _int_from),  # only what has no place in 64 bits
-    bytearray: (3, bytes, bytearray),
-}
-_LEAF_READERS = {code: reader for code, _, reader in _LEAVES.values()}
-
-_WAYS_OUT = {
-    "datetime": "pass its isoformat()",
-    "date": "pass its isoformat()",
-    "time": "pass its isoformat()",
-    "timedelta": "pass its total_seconds()",
-    "Decimal": "pass str() of it",
-    "UUID": "pass str() of it",
-    "PosixPath": "pass str() of it",
-    "WindowsPath": "pass str() of it",
-    "memoryview": "pass bytes() of it",
-    "complex": "pass its real and imag parts",
-    "generator": "pass list() of it",
-    "function": "pass its name, and look it up in the task",
-    "Task": "pass its name",
-    "coroutine": "await it first and pass what it returns",
-}
+_LEAF_READERS = {code: reader for code, _, reader in LEAVES.values()}
 
 _idle: list[Packer] = []
 """Packers at rest.  A packer is popped for one use, which neither a thread nor a signal handler can interrupt."""
@@ -73,7 +37,7 @@ _MAX_KEPT_BYTES = 1024 * 1024
 
 
 class _Unfit(Exception):
-    """Something in a value has no wire form; `_fault` finds where."""
+    """Something in a value has no wire form; `find_fault` finds where."""
 
 
 class Body(NamedTuple):
@@ -91,7 +55,7 @@ class Body(NamedTuple):
 
 def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """Pack a call's arguments; raises NotSerializable naming the value, such as `args[1]['when']`."""
-    plain = _SCALARS.issuperset(map(type, args)) and (not kwargs or _SCALARS.issuperset(map(type, kwargs.values())))
+    plain = SCALARS.issuperset(map(type, args)) and (not kwargs or SCALARS.issuperset(map(type, kwargs.values())))
     try:
         return _packed_plain((args, kwargs)) if plain else _packed_walk(_write_call, (args, kwargs))
     except (_Unfit, ValueError):
@@ -101,7 +65,7 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
 def pack_value(value: Any, path: str = "value") -> bytes:
     """Pack one value, a task's result for instance; raises NotSerializable, whose text begins with `path`."""
     try:
-        return _packed_plain(value) if type(value) in _SCALARS else _packed_walk(_write, value)
+        return _packed_plain(value) if type(value) in SCALARS else _packed_walk(_write, value)
     except (_Unfit, ValueError):
         _raise_fault((path, value))
 
@@ -137,7 +101,7 @@ def fingerprint(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], pac
 
 
 def _orderless(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    return len(kwargs) < 2 and _SCALARS.issuperset(map(type, args)) and _SCALARS.issuperset(map(type, kwargs.values()))
+    return len(kwargs) < 2 and SCALARS.issuperset(map(type, args)) and SCALARS.issuperset(map(type, kwargs.values()))
 
 
 def _take_packer() -> Packer:
@@ -170,7 +134,7 @@ def _packed_walk(write: Callable[[Packer, Any, int], None], value: Any) -> bytes
 
 
 def _leaf(value: Any) -> ExtType:
-    entry = _LEAVES.get(type(value))
+    entry = LEAVES.get(type(value))
     if entry is None:
         raise _Unfit
     return ExtType(entry[0], entry[1](value))
@@ -188,7 +152,7 @@ def _write_call(packer: Packer, call: tuple[tuple[Any, ...], Mapping[str, Any]],
 def _write(packer: Packer, value: Any, depth: int) -> None:
     """Write one value; `depth` counts the containers around it."""
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         packer.pack(value)
     elif depth >= MAX_DEPTH:
         raise _Unfit
@@ -196,9 +160,9 @@ def _write(packer: Packer, value: Any, depth: int) -> None:
         _write_items(packer, value.copy(), depth + 1)
     elif kind is dict:
         _write_pairs(packer, list(value.items()), depth + 1)
-    elif kind in _MARKS:
+    elif kind in MARKS:
         packer.pack_array_header(len(value) + 1)
-        packer.pack_ext_type(_MARK, _MARKS[kind])
+        packer.pack_ext_type(_MARK, MARKS[kind])
         for item in value:
             _write(packer, item, depth + 1)
     else:
@@ -206,7 +170,7 @@ def _write(packer: Packer, value: Any, depth: int) -> None:
 
 
 def _write_items(packer: Packer, items: list[Any], depth: int) -> None:
-    if _SCALARS.issuperset(map(type, items)):
+    if SCALARS.issuperset(map(type, items)):
         packer.pack(items)
         return
     packer.pack_array_header(len(items))
@@ -224,22 +188,22 @@ def _write_pairs(packer: Packer, pairs: list[tuple[Any, Any]], depth: int) -> No
 def _canonical(value: Any, depth: int) -> bytes:
     """Pack like `_write`, with the items of dicts and sets in the order of their packed bytes."""
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return _packed_plain(value)
     if depth >= MAX_DEPTH:
         raise _Unfit
     if kind is dict:
         pairs = sorted((_canonical(key, depth + 1), _canonical(item, depth + 1)) for key, item in value.items())
         return _packed_walk(_map_header, len(pairs)) + b"".join(chain.from_iterable(pairs))
-    if kind is list and _SCALARS.issuperset(map(type, value)):
+    if kind is list and SCALARS.issuperset(map(type, value)):
         return _packed_plain(value)
-    if kind is not list and kind not in _MARKS:
+    if kind is not list and kind not in MARKS:
         return _packed_plain(_leaf(value))
     parts = [_canonical(item, depth + 1) for item in value]
     if kind is set or kind is frozenset:
         parts.sort()
     if kind is not list:
-        parts.insert(0, _MARK_BYTES + _MARKS[kind])
+        parts.insert(0, _MARK_BYTES + MARKS[kind])
     return _packed_walk(_array_header, len(parts)) + b"".join(parts)
 
 
@@ -259,68 +223,10 @@ def _raise_fault(*roots: tuple[str, Any]) -> NoReturn:
     for path, root in roots:
         # The arguments themselves are no value: they lie at depth -1 so that each of them lies at 0.
         inner = -1 if path in ("args", "kwargs", "headers") else 0
-        fault = _fault(root, path, inner, ())
+        fault = find_fault(root, path, inner)
         if fault is not None:
             raise NotSerializable(fault) from None
     raise NotSerializable(f"{roots[0][0]} changed while it was packed, or is above 4 GiB; pass it in smaller parts")
-
-
-def _fault(value: Any, path: str, depth: int, around: tuple[int, ...]) -> str | None:
-    kind = type(value)
-    if kind is str:
-        return _str_fault(value, path)
-    if kind in _SCALARS:
-        return None
-    if id(value) in around:
-        return (
-            f"{path} is a {kind.__name__} that contains itself, which has no wire form; pass a copy without the cycle"
-        )
-    if depth >= MAX_DEPTH:
-        return f"{path} lies in more than {MAX_DEPTH} containers, which is the limit; pass a flatter value"
-    if kind is dict:
-        return _dict_fault(value, path, depth + 1, (*around, id(value)))
-    if kind is list or kind in _MARKS:
-        named = kind is list or kind is tuple
-        places = ((f"{path}[{n}]" if named else f"{path}{{member}}", item) for n, item in enumerate(value))
-        found = (_fault(item, place, depth + 1, (*around, id(value))) for place, item in places)
-        return next((fault for fault in found if fault is not None), None)
-    return None if kind in _LEAVES else f"{path} is a {_name_of(kind)}, which has no wire form; {_way_out(kind)}"
-
-
-def _dict_fault(value: dict[Any, Any], path: str, depth: int, around: tuple[int, ...]) -> str | None:
-    for key, item in value.items():
-        shown = repr(key)[:60] if type(key) in (str, bytes, bool, float) else f"<{type(key).__name__} key>"
-        if type(key) is int and key.bit_length() < 64:
-            shown = repr(key)
-        fault = _fault(key, f"{path}.keys()[{shown}]", depth, around) or _fault(item, f"{path}[{shown}]", depth, around)
-        if fault is not None:
-            return fault
-    return None
-
-
-def _str_fault(value: str, path: str) -> str | None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        return (
-            f"{path} is a str with a lone surrogate at index {error.start}, which has no UTF-8 form; "
-            "pass bytes (os.fsencode for a path), or clean the text"
-        )
-    return None
-
-
-def _name_of(kind: type) -> str:
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _way_out(kind: type) -> str:
-    way = _WAYS_OUT.get(kind.__name__)
-    if way is not None:
-        return way
-    for base in (bool, int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset):
-        if issubclass(kind, base):
-            return f"it would come back as its base {base.__name__}: pass {base.__name__}() of it"
-    return "pass its id or a dict of plain values, and make the object inside the task"
 
 
 # ----------------------------------------------------------------------------------------------------- values back

@@ -21,6 +21,7 @@ from tenure import codec
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Message
 from tenure.outcome import Failure
+from tenure.packable import MAX_DEPTH
 
 VALUES: list[Any] = [
     None,
@@ -172,7 +173,7 @@ def test_a_cycle_is_refused() -> None:
 @pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {"k": v}, lambda v: frozenset({v})])
 def test_the_depth_is_limited(wrap: Any) -> None:
     value: Any = None
-    for _ in range(codec.MAX_DEPTH):
+    for _ in range(MAX_DEPTH):
         value = wrap(value)
     assert exactly(codec.unpack_value(codec.pack_value(value))) == exactly(value)
     assert codec.unpack_call(codec.pack_call((value,), {"k": value})) == ((value,), {"k": value})
