@@ -99,7 +99,7 @@ CREATE TABLE aliases (
 
 -- What a sweep removed, added up in the same transaction, so that the record stays exact for ever.
 CREATE TABLE swept (
-    scope   TEXT NOT NULL,                  -- 'queue' or 'worker'
+    scope   TEXT NOT NULL,                  -- 'queue' or 'worker'; 'store' for overlaps, whose owner is 0
     owner   INTEGER NOT NULL,
     counter TEXT NOT NULL,
     n       INTEGER NOT NULL,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 from tenure.engine.core import ID_DIGITS, Core
 from tenure.engine.states import CANCELLED, DONE, HOW_NAMES, PURGED, STATE_NAMES
@@ -130,19 +132,20 @@ class Sweeper:
             return ended_at <= wall - self._core.retention.rows
         return state == PURGED and ended_at <= wall - int(FLOOR * 1000)
 
-    def _remove(self, rows: list[tuple[bytes, int, int, int, int, int | None, int | None, int]]) -> None:
+    def _remove(self, rows: list[tuple[Any, ...]]) -> None:
         """Delete jobs with all that belongs to them, and add what they counted to the sums."""
         store = self._core.store
         sums: Counter[tuple[str, int, str]] = Counter()
         store.begin()
-        for id, state, _, queue, number, worker, how, late in rows:
+        for id, state, _, queue, number, *last in rows:
             sums["queue", queue, "added"] += 1
             sums["queue", queue, STATE_NAMES[state]] += 1
-            handouts = [(worker, how, late)] if number else []
+            handouts = [tuple(last)] if number else []
             if number > 1:
-                handouts += store.rows("SELECT worker, how, late FROM handouts WHERE job = ?", (id,))
+                handouts = store.rows(HANDOUTS_OF, (id,)) + handouts
                 store.execute("DELETE FROM handouts WHERE job = ?", (id,))
-            for by, ended, refused in handouts:
+            sums["store", 0, "overlaps"] += sum(after[3] < before[4] for before, after in pairwise(handouts))
+            for by, ended, refused, *_ in handouts:
                 for scope, owner in (("queue", queue), ("worker", by)):
                     sums[scope, owner, "handed_out"] += 1
                     sums[scope, owner, "/" + HOW_NAMES[ended]] += 1
@@ -185,7 +188,12 @@ LOOK_AT_KEYS = "SELECT task, key, free_at FROM keys WHERE (task, key) > (?, ?) O
 LOOK_AT_ALIASES = "SELECT id, queue, at FROM aliases WHERE id > ? ORDER BY id LIMIT ?"
 
 LOOK = """
-    SELECT id, state, ended_at, queue, number, worker, how, late FROM jobs WHERE id > ? AND id <= ? ORDER BY id LIMIT ?
+    SELECT id, state, ended_at, queue, number, worker, how, late, begin_commit, end_commit
+    FROM jobs WHERE id > ? AND id <= ? ORDER BY id LIMIT ?
+"""
+
+HANDOUTS_OF = """
+    SELECT worker, how, late, begin_commit, end_commit FROM handouts WHERE job = ? ORDER BY number
 """
 
 ADD_SUM = """
