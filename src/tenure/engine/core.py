@@ -55,7 +55,7 @@ class Core:
         self.ledger = Ledger(store)
         self.sessions: dict[bytes, Session] = {}
         # Sessions that this turn has changed, as they were: a turn that fails takes it back.
-        self.moved: dict[bytes, Session] = {}
+        self.moved: dict[bytes, Session | None] = {}
         # When each queue was served last, as a number that grows: takes of several queues begin with the others.
         self.served: dict[int, int] = {}
         self.woken: set[str] = set()
@@ -95,7 +95,7 @@ class Core:
     def change_session(self, id: bytes, *, answered: int | None = None, closed: bool = False) -> None:
         """Note the last answered take number, or that the session was said bye to."""
         before = self.session(id)
-        self.moved.setdefault(id, before)
+        self.moved.setdefault(id, self.sessions.get(id))
         self.sessions[id] = Session(before.answered if answered is None else answered, closed or before.closed)
 
     def commit(self) -> None:
@@ -108,7 +108,11 @@ class Core:
     def rollback(self, mono: float) -> None:
         """Undo the turn, in the file and in memory."""
         self.store.rollback()
-        self.sessions |= self.moved
+        for id, before in self.moved.items():
+            if before is None:
+                self.sessions.pop(id, None)
+            else:
+                self.sessions[id] = before
         self.moved.clear()
         self.load(mono)
 
