@@ -34,8 +34,9 @@ from tenure.worker.options import DEFAULT_THREADS, WorkerOptions, default_proces
     help="On SIGTERM or Ctrl+C: how long running jobs may go on before they are stopped and given back.",
 )  # fmt: skip
 @click.option(
-    "--visibility-timeout", type=seconds, default="30s", show_default=True, metavar="TIME",
-    help="How long the server waits for a sign of life before it gives a job to another worker.",
+    "--visibility-timeout", type=seconds, metavar="TIME",
+    help="How long the server waits for a sign of life before it gives a job to another worker.  "
+    "[default: App(visibility_timeout=), 30s]",
 )  # fmt: skip
 @click.option(
     "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
@@ -55,7 +56,7 @@ def worker(
     threads: int,
     name: str | None,
     grace: float,
-    visibility_timeout: float,
+    visibility_timeout: float | None,
     counts_file: str | None,
     log_level: str,
 ) -> None:
@@ -90,7 +91,7 @@ def _names(queues: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def _visibility_timeout(timeout: float) -> float:
-    if timeout < 0.1:
+def _visibility_timeout(timeout: float | None) -> float | None:
+    if timeout is not None and timeout < 0.1:
         raise click.BadParameter(f"{timeout:g} s is too short; give 0.1 s or more", param_hint="--visibility-timeout")
     return timeout
