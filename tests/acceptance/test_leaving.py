@@ -90,7 +90,7 @@ def test_ctrl_c_reaches_the_whole_group(stage: Stage) -> None:
 
 
 def test_a_worker_leaves_while_the_server_is_away(stage: Stage) -> None:
-    worker = stage.start_worker("w", *SMALL, "--grace", "1s")
+    worker = stage.start_worker("w", *SMALL, "--grace", "15s")
     address = stage.url.removeprefix("tenure://")
     job = jobs.work.delay(1, 0.5)
     wait_for(stage.executions, 10, "the job has started")

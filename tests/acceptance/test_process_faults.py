@@ -6,6 +6,8 @@ import signal
 import threading
 import time
 
+import pytest
+
 from tenure import BrokerUnavailable, Job
 from tenure.faults import process
 from tests.acceptance.apps import jobs
@@ -39,7 +41,8 @@ def test_a_worker_process_is_killed(stage: Stage) -> None:
     assert (totals["done"], totals["handouts"]["lost"]) == (6, len(lost))
 
 
-def test_a_whole_worker_is_killed(stage: Stage) -> None:
+@pytest.mark.parametrize("whole", [True, False], ids=["all of it", "its supervisor only"])
+def test_a_whole_worker_is_killed(stage: Stage, whole: bool) -> None:
     options = ("--processes", "2", "--threads", "4", "--visibility-timeout", "2s")
     first = stage.start_worker("first", *options)
     added = [jobs.hold.delay(number) for number in range(4)]
@@ -47,7 +50,10 @@ def test_a_whole_worker_is_killed(stage: Stage) -> None:
     stage.start_worker("second", *options)
     lost = stage.executions()
     children = first.children
-    process.kill(first.pid)
+    if whole:
+        first.signal_group(signal.SIGKILL)
+    else:
+        process.kill(first.pid)
     killed_at = time.monotonic()
     first.wait()
     wait_for(lambda: all(process.state(pid) in (None, "Z") for pid in children), 2, "the processes die with it")
