@@ -246,6 +246,7 @@ def test_a_first_process_that_is_killed_from_outside_is_started_again_a_few_time
 ) -> None:
     rig = Rig(monkeypatch)
     rig.supervisor._keeper = None
+    assert rig.supervisor._timeout() is None
     for made in range(1, 5):
         rig.dies(rig.made[-1], "SIGKILL")
         assert len(rig.made) == 1 + made

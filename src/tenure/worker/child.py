@@ -122,8 +122,9 @@ def _take_signals(commands: SimpleQueue[str]) -> None:
         commands.put("drain")
 
     signal.signal(signal.SIGTERM, drain)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGUSR1):
+        # Not SIG_IGN: the programs that tasks start would inherit that.
+        signal.signal(number, lambda *_: None)
     # The supervisor blocked them around the start, so that none could hit before this.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1})
 

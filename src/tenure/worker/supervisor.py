@@ -132,8 +132,10 @@ class Supervisor:
 
     def _timeout(self) -> float | None:
         """Return the seconds until something is to be done without an event; None: nothing is."""
-        times = [self._kill_at, self._give_up_at if self._draining else float("inf")]
-        if not self._draining and len(self._children) < self._options.processes:
+        times = [self._kill_at]
+        if self._draining and not self._children:
+            times.append(self._give_up_at)
+        if self._keeper is not None and not self._draining and len(self._children) < self._options.processes:
             times.append(self._restarts.next_at)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - self._clock.boot())

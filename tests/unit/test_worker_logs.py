@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tenure.worker import logs
+
+
+@pytest.fixture
+def tenure_logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("tenure")
+    before = (logger.handlers[:], logger.propagate, logger.level)
+    yield logger
+    logger.handlers[:], logger.propagate = before[0], before[1]
+    logger.setLevel(before[2])
+
+
+def test_a_line_has_its_time_and_the_root_logger_is_left_alone(
+    tenure_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger().handlers[:]
+    logs.configure("info")
+    worker = logging.getLogger("tenure.worker")
+    worker.debug("not this")
+    worker.info("done %s", "x")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    \[\d+\] done x", lines[0])
+    assert logging.getLogger().handlers == root
+
+
+def test_each_second_has_its_own_text() -> None:
+    formatter = logs._Formatter("%(asctime)s")
+    record = logging.makeLogRecord({})
+    texts = []
+    for record.created, record.msecs in ((100.0, 5.0), (100.9, 900.0), (101.0, 0.0)):
+        texts.append(formatter.format(record)[-6:])
+    assert texts[0].endswith("0.005")
+    assert texts[1].endswith("0.900")
+    assert texts[2].endswith("1.000")
