@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -49,6 +49,10 @@ LOOK_AGAIN = 0.005
 """Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
 SWEEP_PAUSE = 0.02
 MAX_BROWSE = 1_000
+GIVE_UP = 3
+"""Lines in a row that the store may refuse before a turn is not tried on."""
+READING = (Hello, Extend, Show, Browse, Report, Bad)
+"""Lines that write nothing, so that a full disk does not stop them: leases go on being extended."""
 
 log = logging.getLogger("tenure.server")
 
@@ -79,15 +83,20 @@ class Hub:
         self._line_timeout = line_timeout
         self._connections: dict[Connection, None] = {}
         self._connections_of: Counter[bytes] = Counter()
-        self._left: deque[tuple[float, bytes]] = deque()  # sessions without a connection, since when
+        self._left: dict[bytes, float] = {}  # sessions without a connection, since when
         self._parking = Parking()
         self._inbox: list[tuple[Connection, Command, float]] = []
         self._replies: list[tuple[Connection, bytes]] = []
-        self._parkings: list[tuple[bool, Parked]] = []  # this turn's changes: (parked or unparked, take)
+        # What the transaction under way has changed here, so that it can be taken back with it.
+        self._parkings: list[tuple[bool, Parked]] = []  # (parked or unparked, take)
+        self._holdings: list[Connection] = []  # whose line was put to its held ones
+        self._failing = False  # the last transaction was undone
+        self._unsound = False
         self._questions: list[Connection] = []
         self.background: list[tuple[Connection, Callable[[], dict[str, Any]]]] = []
         """Answers to be made outside of the loop; the shell passes what they return to `finish`."""
         self._seen = mono
+        engine.renew_leases(mono)  # reading the file may have taken long
         self._run_out_before: float | None = None
         self._next_check = mono + 1.0
         self._next_sweep = mono
@@ -146,7 +155,7 @@ class Hub:
             self._connections_of[session] -= 1
             if not self._connections_of[session]:
                 del self._connections_of[session]
-                self._left.append((mono, session))
+                self._left[session] = mono
 
     def connections(self) -> list[Connection]:
         """All connections that are open."""
@@ -164,39 +173,90 @@ class Hub:
             self._run_out_before = None
         self._seen = mono
         inbox, self._inbox = self._inbox, []
-        if not self._attempt(inbox, wall, mono):
-            for item in inbox:  # one by one, so that only what cannot be done is refused
-                if not self._attempt([item], wall, mono):
-                    self._replies.append((item[0], encode.err("storage", self._fault)))
-        for connection in self._questions:
-            self.background.append((connection, partial(_verify, *self._engine.snapshot())))
-        self._questions.clear()
+        if not self._attempt(inbox, wall, mono) and inbox:
+            self._one_by_one(inbox, wall, mono)
+        if mono >= self._next_check:
+            self._next_check = mono + 1.0
+            self._check_connections(mono)
+        self._ask_snapshots(mono)
         return self._deliver()
 
-    def _attempt(self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float) -> bool:
+    def _one_by_one(self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float) -> None:
+        """Carry out the lines of an undone turn each for itself, so that only what cannot be done is refused.
+
+        What time brings comes last and alone: it may be what fails.  After a few lines in a row that the store did
+        not take, the others that would write are refused unasked, for each undoing reads the whole file.
+        """
+        failed = 0
+        for connection, command, arrived in inbox:
+            if connection.busy:
+                connection.held.append((command, arrived))
+            elif failed >= GIVE_UP and not isinstance(command, READING):
+                self._replies.append((connection, encode.err("storage", self._fault)))
+            elif self._attempt([(connection, command, arrived)], wall, mono, time=False):
+                failed = 0
+            else:
+                failed += 1
+                self._replies.append((connection, encode.err("storage", self._fault)))
+        if failed < GIVE_UP:
+            self._attempt([], wall, mono)
+
+    def _attempt(
+        self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float, *, time: bool = True
+    ) -> bool:
         """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
-        replies_before = len(self._replies)
+        replies, questions = len(self._replies), len(self._questions)
+        self._parkings.clear()
+        self._holdings.clear()
         try:
+            if self._unsound:
+                self._roll_back(mono)
             for connection, command, arrived in inbox:
                 self._apply(connection, command, arrived, wall, mono)
-            self._pass_time(wall, mono)
+            if time:
+                self._pass_time(wall, mono)
             self._serve_parked(wall, mono)
             self._engine.commit()
         except Exception as error:
             expected = isinstance(error, sqlite3.Error)
             self._fault = f"{error}; nothing was done, send the line again later"
             log.error("a turn of %d lines was undone: %s", len(inbox), error, exc_info=not expected)
-            self._engine.rollback(mono)
-            del self._replies[replies_before:]
-            for asking in self._questions:
-                asking.busy = False
-            self._questions.clear()
-            for parked, take in reversed(self._parkings):
-                (self._parking.remove if parked else self._parking.add)(take)
-            self._parkings.clear()
+            self._undo(replies, questions, mono)
+            self._failing = True
             return False
-        self._parkings.clear()
+        self._failing = False
         return True
+
+    def _undo(self, replies: int, questions: int, mono: float) -> None:
+        """Take back what an attempt did, in the engine and here; `replies` and `questions` is how many were before."""
+        del self._replies[replies:]
+        for asking in self._questions[questions:]:
+            asking.busy = False
+        del self._questions[questions:]
+        for connection in self._holdings:
+            connection.held.pop()
+        for parked, take in reversed(self._parkings):
+            (self._parking.remove if parked else self._parking.restore)(take)
+        try:
+            self._roll_back(mono)
+        except sqlite3.Error:
+            log.exception("the store cannot even be read; every turn begins with another try")
+
+    def _roll_back(self, mono: float) -> None:
+        self._unsound = True  # until the engine's books are read anew, they are ahead of the file
+        self._engine.rollback(mono)
+        self._unsound = False
+
+    def _ask_snapshots(self, mono: float) -> None:
+        """Open what the long answers are made from, at the commit of this turn."""
+        for connection in self._questions:
+            try:
+                self.background.append((connection, partial(_verify, *self._engine.snapshot())))
+            except sqlite3.Error as error:
+                log.error("no snapshot for a recount: %s", error)
+                self.finish(connection, None, mono)
+                self._replies.append((connection, b""))  # `finish` has put the answer; this has it written
+        self._questions.clear()
 
     def _deliver(self) -> list[Connection]:
         replies, self._replies = self._replies, []
@@ -210,6 +270,7 @@ class Hub:
     def _apply(self, connection: Connection, command: Command, arrived: float, wall: int, mono: float) -> None:
         if connection.busy:  # the line before it in this same turn asked for a long answer
             connection.held.append((command, arrived))
+            self._holdings.append(connection)
             return
         if connection.parked is not None:
             self._answer_parked(connection.parked, wall, mono, final=True)
@@ -231,11 +292,10 @@ class Hub:
         for parked in self._parking.over(mono):
             self._answer_parked(parked, wall, mono, final=True)
         if mono >= self._next_sweep:
+            self._next_sweep = mono + 1.0  # also when the sweep fails: it must not fail every turn
             self._engine.sweep(wall, mono)
-            self._next_sweep = mono + (SWEEP_PAUSE if self._engine.sweeping else 1.0)
-        if mono >= self._next_check:
-            self._next_check = mono + 1.0
-            self._check_connections(mono)
+            if self._engine.sweeping:
+                self._next_sweep = mono + SWEEP_PAUSE
 
     def _serve_parked(self, wall: int, mono: float) -> None:
         for queue in self._engine.woken():
@@ -250,14 +310,16 @@ class Hub:
             if why is not None and not connection.closing:
                 connection.closing = True
                 self._replies.append((connection, encode.err("timeout", why)))
-        while self._left and self._left[0][0] + LINE_AGE <= mono:
-            _, session = self._left.popleft()
-            if session not in self._connections_of:
-                self._engine.forget_session(session)
+        old = [session for session, since in self._left.items() if since + LINE_AGE <= mono]
+        for session in old:
+            del self._left[session]
+            self._engine.forget_session(session)
 
     def next_wake(self, wall: int, mono: float) -> float:
         """Monotonic seconds at which the next turn is wanted, whatever arrives."""
         wake = mono + TICK
+        if self._failing:
+            return wake  # what is due cannot be done now; no use in asking all the time
         if self._run_out_before is not None:
             wake = mono + LOOK_AGAIN
         end, deadline, due = self._engine.next_lease_end(), self._parking.next_deadline(), self._engine.next_due()
@@ -285,8 +347,8 @@ class Hub:
         """Answer every parked take, empty, before the server ends."""
         touched = self.turn(wall, mono)
         for parked in self._parking:
-            self._answer_parked(parked, wall, mono, final=True)
-        self._engine.commit()
+            self._parking.remove(parked)
+            self._replies.append((parked.connection, encode.jobs([])))
         return list(dict.fromkeys(touched + self._deliver()))
 
     # -- takes ----------------------------------------------------------------------------------------------------
@@ -320,6 +382,7 @@ class Hub:
         )
         if answer is not None:
             self._unpark(parked)
+            parked.connection.last_line = mono  # it was not idle while it waited
             self._replies.append((parked.connection, self._take_answer(answer)))
 
     def _unpark(self, parked: Parked) -> None:
@@ -343,6 +406,7 @@ class Hub:
         if connection.hello is None and not connection.gone:
             connection.hello = h
             self._connections_of[h.session] += 1
+            self._left.pop(h.session, None)
         return self._answers.hello(self._engine.store_id, wall)
 
     def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
@@ -362,7 +426,7 @@ class Hub:
             self._unpark(parked)
             self._replies.append((parked.connection, encode.err("closed", "this session has said bye")))
         if b.session not in self._connections_of:
-            self._left.append((mono, b.session))
+            self._left[b.session] = mono
         return self._answers.bye(self._engine.bye(b, wall))
 
     def _cancel_job(self, connection: Connection, c: CancelJob, arrived: float, wall: int, mono: float) -> bytes:

@@ -40,6 +40,12 @@ class Parking:
         parked.connection.parked = parked
         heapq.heappush(self._deadlines, (parked.deadline, next(self._ticket), parked))
 
+    def restore(self, parked: Parked) -> None:
+        """Park a take again in its old place: what had answered it was undone."""
+        self.add(parked)
+        for queue in parked.take.queues:
+            self._by_queue[queue] = dict.fromkeys(sorted(self._by_queue[queue], key=lambda take: take.arrived))
+
     def remove(self, parked: Parked) -> None:
         assert parked.connection.hello is not None  # nobody takes before hello
         del self._by_session[parked.connection.hello.session]
@@ -61,10 +67,14 @@ class Parking:
         return None
 
     def over(self, mono: float) -> list[Parked]:
-        """Takes whose wait is over; they are still parked."""
-        found: list[Parked] = []
+        """Takes whose wait is over; they are still parked, and are found again as long as they are."""
+        found: dict[Parked, None] = {}  # a restored take has two entries
+        spent = []
         while self._deadlines and self._deadlines[0][0] <= mono:
-            _, _, parked = heapq.heappop(self._deadlines)
-            if parked.connection.parked is parked:
-                found.append(parked)
-        return found
+            entry = heapq.heappop(self._deadlines)
+            if entry[2].connection.parked is entry[2]:
+                found[entry[2]] = None
+                spent.append(entry)
+        for entry in spent:
+            heapq.heappush(self._deadlines, entry)
+        return list(found)
