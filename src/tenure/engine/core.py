@@ -46,6 +46,9 @@ class Session:
     closed: bool = False
 
 
+NEW_SESSION = Session()
+
+
 class Core:
     """The shared state of the engine's parts."""
 
@@ -73,6 +76,8 @@ class Core:
         for row in self.store.rows(RUNNING_LEASES):
             id, number, session_id, worker, take, vt, *rest = row
             self.leases.add(Lease(id, number, session_id, worker, take, vt, mono + vt / 1000, *rest))
+            known = self.session(session_id)
+            self.sessions[session_id] = Session(max(known.answered, take), known.closed)
         self.aliases = self._count("SELECT count(*) FROM aliases")
         self.id_like_keys = self._count("SELECT count(*) FROM keys WHERE length(key) = 32")
         self.next_due: int | None = self._first("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
@@ -86,11 +91,15 @@ class Core:
         return row[0] if row else None
 
     def session(self, id: bytes) -> Session:
-        """What is known of a session: remembered, or else what its running hand-outs tell."""
-        found = self.sessions.get(id)
-        if found is not None:
-            return found
-        return Session(max((lease.take for lease in self.leases.of_session(id)), default=0))
+        """What is known of a session; of a new one: nothing."""
+        return self.sessions.get(id, NEW_SESSION)
+
+    def forget_session(self, id: bytes) -> bool:
+        """Let go of a session's memory, unless it still holds jobs: its answered number must not grant again."""
+        if self.leases.of_session(id):
+            return False
+        self.sessions.pop(id, None)
+        return True
 
     def change_session(self, id: bytes, *, answered: int | None = None, closed: bool = False) -> None:
         """Note the last answered take number, or that the session was said bye to."""

@@ -99,9 +99,13 @@ class Engine:
         """The last take number of the session that was answered; 0: none."""
         return self._core.session(session).answered
 
-    def forget_session(self, session: bytes) -> None:
-        """Let go of a session's memory, once no line of it can arrive any more."""
-        self._core.sessions.pop(session, None)
+    def forget_session(self, session: bytes) -> bool:
+        """Let go of a session's memory, once no line of it can arrive any more; False: it still holds jobs."""
+        return self._core.forget_session(session)
+
+    def sessions(self) -> list[bytes]:
+        """All sessions that are remembered."""
+        return list(self._core.sessions)
 
     # -- time -----------------------------------------------------------------------------------------------------
 

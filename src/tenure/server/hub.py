@@ -83,7 +83,8 @@ class Hub:
         self._line_timeout = line_timeout
         self._connections: dict[Connection, None] = {}
         self._connections_of: Counter[bytes] = Counter()
-        self._left: dict[bytes, float] = {}  # sessions without a connection, since when
+        # Sessions without a connection, since when; at first those that the jobs in the file are held by.
+        self._left: dict[bytes, float] = dict.fromkeys(engine.sessions(), mono)
         self._parking = Parking()
         self._inbox: list[tuple[Connection, Command, float]] = []
         self._replies: list[tuple[Connection, bytes]] = []
@@ -312,8 +313,8 @@ class Hub:
                 self._replies.append((connection, encode.err("timeout", why)))
         old = [session for session, since in self._left.items() if since + LINE_AGE <= mono]
         for session in old:
-            del self._left[session]
-            self._engine.forget_session(session)
+            if self._engine.forget_session(session):
+                del self._left[session]
 
     def next_wake(self, wall: int, mono: float) -> float:
         """Monotonic seconds at which the next turn is wanted, whatever arrives."""
