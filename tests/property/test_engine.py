@@ -1,0 +1,449 @@
+"""The engine against a model of the rules: every verb, every line again at any time, time passing, restarts, kills."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tenure.engine.adding import Created, Exists
+from tenure.engine.core import Retention
+from tenure.engine.engine import Engine
+from tenure.engine.settling import SettleAnswer
+from tenure.wire.commands import Add, Bye, CancelJob, Extend, ExtendItem, Purge, Requeue, Settle, Take
+from tests.property.model import FLOOR_MS, Model
+
+SESSIONS = [bytes([n]) * 16 for n in (1, 2, 3, 4)]
+QUEUES = ["default", "billing", "mail"]
+TASKS = ["shop.charge", "shop.mail"]
+FINGERPRINTS = [b"f" * 16, b"g" * 16]
+Line = Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge
+Sent = tuple[bytes, Line]
+"""A line and the session on whose connection it was sent."""
+
+
+class EngineMachine(RuleBasedStateMachine):
+    """Drives an engine and the model with the same lines and holds them against each other after each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp(prefix="tenure-property-"))
+        self.files = 0
+        self.path = self.folder / "0.db"
+        self.wall, self.mono = 1_700_000_000_000, 5_000.0
+        self.sent: list[Sent] = []
+        self.first_answers: dict[int, Any] = {}
+        self.swept: set[bytes] = set()
+        self.ids: list[bytes] = []
+        self.fallen = 0
+
+    @initialize(
+        key_window=st.sampled_from([0, 5_000, 86_400_000]), result_ttl=st.sampled_from([0, FLOOR_MS, 3_600_000])
+    )
+    def start(self, key_window: int, result_ttl: int) -> None:
+        self.retention = Retention(result_ttl=result_ttl, key_window=key_window)
+        self.model = Model(self.retention, self.wall, self.mono)
+        self.engine = self.open(self.path)
+
+    def open(self, path: Path) -> Engine:
+        return Engine(str(path), wall=self.wall, mono=self.mono, durability="normal", retention=self.retention)
+
+    def teardown(self) -> None:
+        if hasattr(self, "engine"):
+            self.engine.close()
+        shutil.rmtree(self.folder)
+
+    # -- one line, carried out on both sides ----------------------------------------------------------------------
+
+    def carry_out(self, sent: Sent) -> Any:
+        """Apply one line to both, compare, and return the answer."""
+        session, line = sent
+        engine, model, wall = self.engine, self.model, self.wall
+        answer: Any
+        expected: Any
+        match line:
+            case Add():
+                answer, expected = engine.add(line, wall), model.add(line)
+            case Settle():
+                answer, expected = engine.settle(session, line, wall), model.settle(session, line)
+            case Extend():
+                arrived = self.mono - 0.25
+                answer = engine.extend(session, line.items, arrived, self.mono)
+                expected = model.extend(session, line.items, arrived)
+            case Bye():
+                answer, expected = engine.bye(line, wall), model.bye(line)
+            case CancelJob():
+                answer = engine.cancel_job(line.id, line.terminate, wall)
+                expected = model.cancel_job(line.id, line.terminate)
+            case Requeue():
+                answer, expected = engine.requeue(line.id, wall), model.requeue(line.id)
+            case Purge():
+                answer, expected = engine.purge(line.id, wall), model.purge(line.id)
+            case Take():
+                return self.carry_out_take(session, line)
+        assert answer == expected, line
+        return answer
+
+    def carry_out_take(self, session: bytes, t: Take) -> Any:
+        worker = f"worker-{session[0] % 2}"
+        expected = self.model.refuse_take(session, t)
+        final = t.wait == 0
+        answer = self.engine.take(session, worker, t, arrived=self.mono, wall=self.wall, mono=self.mono, final=final)
+        if expected in ("closed", "stale"):
+            assert answer == expected
+            return answer
+        if expected == "again":
+            assert isinstance(answer, list)
+            held = self.model.held_by(session, t.number)
+            assert {(job.id, job.number) for job in answer} == held.keys()
+            for job in answer:
+                left = held[job.id, job.number].end - self.mono
+                assert abs(job.hold - max(0.0, left) * 1000) <= 1
+                assert job.body == self.model.jobs[job.id].add.body
+            return answer
+        jobs = answer if isinstance(answer, list) else []
+        expired = {id for id, job in self.model.jobs.items() if job.state == "ready" and self.state_of(id) == "dead"}
+        self.model.granted(session, worker, t, jobs, expired)
+        assert (answer is None) == (not jobs and not final)
+        if answer is not None:
+            self.model.session(session).answered = t.number
+        return answer
+
+    def state_of(self, id: bytes) -> str | None:
+        row = self.engine._store.row("SELECT state FROM jobs WHERE id = ?", (id,))
+        names = ["", "scheduled", "ready", "running", "done", "dead", "cancelled", "purged"]
+        return None if row is None else names[row[0]]
+
+    def send(self, session: bytes, line: Line) -> Any:
+        """A new line: remember it, so that it can come again at any time."""
+        self.sent.append((session, line))
+        answer = self.carry_out((session, line))
+        self.engine.commit()
+        self.first_answers[len(self.sent) - 1] = answer
+        return answer
+
+    def pick_job(self, data: st.DataObject) -> bytes:
+        return data.draw(st.sampled_from(self.ids)) if self.ids else b"\0" * 16
+
+    def pick_receipt(self, data: st.DataObject) -> tuple[bytes, int]:
+        """Mostly one that runs, sometimes an old one, sometimes one that never was."""
+        running = [(id, len(job.handouts)) for id, job in self.model.jobs.items() if job.running]
+        old: int = data.draw(st.integers(0, 3))
+        if running and old:
+            return data.draw(st.sampled_from(running))
+        return self.pick_job(data), data.draw(st.integers(1, 4))
+
+    # -- rules: the lines -----------------------------------------------------------------------------------------
+
+    def draw_add(self, data: st.DataObject) -> Add:
+        age = data.draw(st.sampled_from([0, 0, 0, -86_400_000, 86_400_000]))  # clients' clocks are wrong at times
+        id = (self.wall + age).to_bytes(6, "big") + len(self.ids).to_bytes(10, "big")
+        self.ids.append(id)
+        key = data.draw(st.sampled_from([None, None, "a", "b", "like an id", "LIKE AN ID"]))
+        if key in ("like an id", "LIKE AN ID"):
+            key = self.pick_job(data).hex() if key.islower() else self.pick_job(data).hex().upper()
+        moments = st.none() | st.tuples(st.sampled_from([1, 2_000, 60_000]), st.just(True))
+        return Add(
+            id,
+            data.draw(st.sampled_from(QUEUES)),
+            data.draw(st.sampled_from(TASKS)),
+            data.draw(st.sampled_from([FINGERPRINTS[0], *FINGERPRINTS])),
+            data.draw(st.sampled_from([b"", b"small", b"big" * 500])),
+            key,
+            data.draw(st.sampled_from([5, 5, 0, 9])),
+            data.draw(moments),
+            data.draw(moments),
+            data.draw(st.sampled_from([None, None, 700])),
+            data.draw(st.sampled_from([20, 1, 2])),
+            data.draw(st.sampled_from([5, 1, 2])),
+        )
+
+    @rule(data=st.data(), count=st.integers(1, 3))
+    def add(self, data: st.DataObject, count: int) -> None:
+        for _ in range(count):
+            self.send(SESSIONS[3], self.draw_add(data))
+
+    @rule(
+        session=st.sampled_from(SESSIONS[:3]),
+        queues=st.lists(st.sampled_from(QUEUES), min_size=1, max_size=3),
+        limit=st.integers(1, 4),
+        wait=st.sampled_from([0, 500]),
+        step=st.sampled_from([1, 1, 1, 1, 0, 2, -1]),
+    )
+    def take(self, session: bytes, queues: list[str], limit: int, wait: int, step: int) -> None:
+        number = max(1, self.model.session(session).answered + step)
+        self.send(session, Take(number, limit, wait, 30_000, tuple(queues)))
+
+    @rule(
+        data=st.data(),
+        session=st.sampled_from(SESSIONS),
+        verb=st.sampled_from(["done", "retry", "release", "dead", "cancel"]),
+        delay=st.sampled_from([0, 3_000]),
+        then=st.integers(0, 2),
+        keeper=st.booleans(),
+    )
+    def settle(self, data: st.DataObject, session: bytes, verb: Any, delay: int, then: int, keeper: bool) -> None:
+        id, number = self.pick_receipt(data)
+        adds = tuple(self.draw_add(data) for _ in range(then)) if verb in ("done", "retry") else ()
+        owner = data.draw(st.sampled_from(SESSIONS)) if keeper else None
+        self.send(session, Settle(verb, id, number, delay, "why", b"failure" if verb == "retry" else None, adds, owner))
+
+    @rule(data=st.data(), session=st.sampled_from(SESSIONS), count=st.integers(1, 3))
+    def extend(self, data: st.DataObject, session: bytes, count: int) -> None:
+        receipts = [self.pick_receipt(data) for _ in range(count)]
+        self.send(session, Extend(tuple(ExtendItem(id, number) for id, number in receipts)))
+
+    @rule(data=st.data(), session=st.sampled_from(SESSIONS[:3]), end=st.sampled_from(["left", "lost"]))
+    def bye(self, data: st.DataObject, session: bytes, end: Any) -> None:
+        receipts = tuple(self.pick_receipt(data) for _ in range(data.draw(st.integers(0, 2))))
+        self.send(SESSIONS[3], Bye(session, end, "SIGKILL", receipts))
+
+    @rule(data=st.data(), terminate=st.booleans())
+    def cancel_job(self, data: st.DataObject, terminate: bool) -> None:
+        self.send(SESSIONS[3], CancelJob(self.pick_job(data), terminate))
+
+    def pick_dead(self, data: st.DataObject) -> bytes:
+        dead = [id for id, job in self.model.jobs.items() if job.state == "dead"]
+        any_job: bool = data.draw(st.booleans())
+        return self.pick_job(data) if any_job or not dead else data.draw(st.sampled_from(dead))
+
+    @rule(data=st.data())
+    def requeue(self, data: st.DataObject) -> None:
+        self.send(SESSIONS[3], Requeue(self.pick_dead(data)))
+
+    @rule(data=st.data())
+    def purge(self, data: st.DataObject) -> None:
+        self.send(SESSIONS[3], Purge(self.pick_dead(data)))
+
+    # -- rules: what goes wrong -----------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def again(self, data: st.DataObject) -> None:
+        """Any line that was ever sent comes once more."""
+        which = data.draw(st.integers(0, len(self.sent) - 1))
+        answer = self.carry_out(self.sent[which])
+        self.engine.commit()
+        self.check_repeat(self.sent[which][1], self.first_answers.get(which), answer)
+
+    def check_repeat(self, line: Line, first: Any, answer: Any) -> None:
+        """What the rules promise of a repeat, said once more without the model."""
+        match first:
+            case Created(id) if id not in self.swept:
+                assert answer == first
+            case Exists(id) if id in self.model.aliases:
+                assert answer == first
+            case SettleAnswer("ok" | "refused") if isinstance(line, Settle) and line.id not in self.swept:
+                if answer.word != "closed":
+                    assert answer[:2] == first[:2]
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def failing_turn(self, data: st.DataObject, count: int) -> None:
+        """A turn of old and new lines whose commit fails: nothing of it was done."""
+        self.undo_after(data, count, self.fail_commit)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), count=st.integers(0, 3))
+    def kill(self, data: st.DataObject, count: int) -> None:
+        """The process ends in mid-turn: the next one finds the file as the last commit left it."""
+        self.undo_after(data, count, self.kill_and_open)
+
+    def undo_after(self, data: st.DataObject, count: int, fail: Callable[[], None]) -> None:
+        before = copy.deepcopy(self.model)
+        ids = len(self.ids)
+        for _ in range(count):
+            if data.draw(st.booleans()):
+                self.carry_out((SESSIONS[3], self.draw_add(data)))
+            else:
+                self.carry_out(data.draw(st.sampled_from(self.sent)))
+        self.model = before
+        fail()
+        self.fallen += len(self.ids) - ids
+        self.model.renew()
+
+    def fail_commit(self) -> None:
+        def refuse() -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        self.engine._store.begin()
+        self.engine._store.commit = refuse  # type: ignore[method-assign]  # once, taken back below
+        try:
+            self.engine.commit()
+            raise AssertionError("the commit went through")
+        except sqlite3.OperationalError:
+            del self.engine._store.commit
+            self.engine.rollback(self.mono)
+
+    def kill_and_open(self) -> None:
+        old = self.engine
+        copied = self.copy_files()
+        old.rollback(self.mono)
+        old.close()
+        self.path = copied
+        self.reopened()
+
+    def copy_files(self) -> Path:
+        """The data file as a killed process leaves it: with its log, without a checkpoint."""
+        self.files += 1
+        target = self.folder / f"{self.files}.db"
+        for end in ("", "-wal"):
+            source = Path(f"{self.path}{end}")
+            if source.exists():
+                shutil.copy(source, f"{target}{end}")
+        return target
+
+    @rule()
+    def restart(self) -> None:
+        self.engine.close()
+        self.reopened()
+
+    def reopened(self) -> None:
+        self.engine = self.open(self.path)
+        self.model.started = self.mono
+        self.model.remember_sessions()
+        self.model.renew()
+
+    @rule(session=st.sampled_from(SESSIONS))
+    def forget_session(self, session: bytes) -> None:
+        self.engine.forget_session(session)
+        self.model.forget_session(session)
+
+    # -- rules: time ----------------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 31.0, 200.0, 601.0, 3_700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.wall += int(seconds * 1000)
+        self.mono += seconds
+        self.model.wall, self.model.mono = self.wall, self.mono
+        assert self.engine.promote(self.wall) == self.model.promote()
+        self.engine.commit()
+
+    @rule()
+    def leases_run_out(self) -> None:
+        end = self.engine.next_lease_end()
+        ends = [job.running.end for job in self.model.jobs.values() if job.running]
+        assert (end is None) == (not ends)
+        assert end is None or end <= min(ends), "a lease would run out without being looked at"
+        assert self.engine.run_out(self.mono, self.wall) == self.model.run_out(self.mono)
+        self.engine.commit()
+
+    @rule()
+    def renew_leases(self) -> None:
+        self.engine.renew_leases(self.mono)
+        self.model.renew()
+
+    @rule()
+    def sweep(self) -> None:
+        """A whole pass; only what is old may go, and nothing in the first ten minutes after a start."""
+        for _ in range(20):
+            self.engine.sweep(self.wall, self.mono)
+            self.engine.commit()
+            if not self.engine.sweeping:
+                break
+        gone = {id for id in self.model.jobs if self.state_of(id) is None}
+        aliases = {row[0] for row in self.engine._store.rows("SELECT id FROM aliases")}
+        assert not (gone or self.model.aliases.keys() - aliases) or self.mono >= self.model.started + FLOOR_MS / 1000
+        for id in gone:
+            assert self.model.is_old(id), "a young row was swept"
+            self.model.sweep_away(id)
+        self.swept |= gone
+        for id in self.model.aliases.keys() - aliases:
+            assert self.model.aliases.pop(id)[1] <= self.wall - FLOOR_MS, "a young alias was swept"
+
+    # -- what holds after every step ------------------------------------------------------------------------------
+
+    @invariant()
+    def the_record_is_right(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        record = self.engine.record()
+        assert record["balanced"]
+        assert record["overlaps"] == 0
+        expected = self.model.record()
+        for kind in ("queues", "workers"):
+            found = {name: flatten(tally) for name, tally in record[kind].items()}
+            assert {name: tally for name, tally in found.items() if tally} == {
+                name: tally for name, tally in expected[kind].items() if tally
+            }
+        verified = self.engine.verify()
+        assert verified["verified"], verified["differences"]
+
+    @invariant()
+    def no_job_is_lost(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        rows = dict(self.engine._store.rows("SELECT id, state FROM jobs"))
+        assert rows.keys() == self.model.jobs.keys()
+        for id, job in self.model.jobs.items():
+            assert self.state_of(id) == job.state, id
+
+    @rule()
+    def the_books_match_a_fresh_start(self) -> None:
+        fresh = self.open(self.copy_files())
+        try:
+            assert books(self.engine) == books(fresh)
+            due, fresh_due = self.engine.next_due(), fresh.next_due()
+            assert fresh_due is None or (due is not None and due <= fresh_due)
+            assert self.engine._core.place >= fresh._core.place
+            assert self.engine._core.commit_no >= fresh._core.commit_no
+        finally:
+            fresh.close()
+
+    @rule(data=st.data())
+    def a_job_is_shown(self, data: st.DataObject) -> None:
+        id = self.pick_job(data)
+        shown, job = self.engine.show(id), self.model.jobs.get(id)
+        assert (shown is None) == (job is None)
+        if shown is None or job is None:
+            return
+        assert (shown["state"], shown["queue"]) == (job.state, job.add.queue)
+        assert (shown["attempts"], shown["losses"]) == (job.attempts, job.losses)
+        assert [(h["ended"], h["late"]) for h in shown["handouts"]] == [
+            (h.how or "running", h.late) for h in job.handouts
+        ]
+        if job.state == "dead":
+            assert bytes.fromhex(shown["body"]) == job.add.body
+            if job.reason.startswith(("worker lost", "expired", "why")):
+                assert shown["reason"] == job.reason
+
+
+def flatten(tally: dict[str, Any]) -> dict[str, int]:
+    """A record's counts with slashes before the hand-outs' ends, zeros left out."""
+    flat = {name: n for name, n in tally.items() if name != "handouts"}
+    flat |= {f"/{how}": n for how, n in tally["handouts"].items()}
+    return {name: n for name, n in flat.items() if n}
+
+
+def books(engine: Engine) -> dict[str, Any]:
+    """What an engine keeps in memory and has to be able to derive from its file."""
+    core = engine._core
+    leases = {
+        lease.id: tuple(
+            getattr(lease, name) for name in lease.__slots__ if name not in ("end", "progress", "worker", "queue")
+        )
+        + (core.store.worker_names[lease.worker], core.store.queue_names[lease.queue])
+        for lease in core.leases
+    }
+    return {
+        "leases": leases,
+        "record": engine.record(),
+        "aliases": core.aliases,
+        "id_like_keys": core.id_like_keys,
+        "names": (core.store.queue_ids, core.store.worker_ids),
+    }
+
+
+TestEngine = EngineMachine.TestCase
+# Making a failing example smaller takes longer than a test may; the steps that are printed can be followed as they are.
+TestEngine.settings = settings(
+    max_examples=60, stateful_step_count=50, report_multiple_bugs=False, phases=[Phase.reuse, Phase.generate]
+)
