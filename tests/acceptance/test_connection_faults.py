@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
 from tenure import App, BrokerUnavailable, Task
-from tenure.faults import Direction, Proxy, Verdict
+from tenure.faults import Proxy
 from tests.acceptance.apps import elsewhere, jobs
 from tests.acceptance.harness import JOBS, Stage, wait_for
-
-VERBS = (b"hello", b"add", b"take", b"done", b"retry", b"release", b"extend", b"bye")
+from tests.acceptance.scripts import VERBS, LosesAnswers
 
 
 @pytest.fixture
@@ -65,31 +63,6 @@ def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy) -> No
     stage.wait_done(22, 10)
     proxy.pass_through()  # what was held back arrives late
     assert stage.check(jobs.app.counts)["totals"]["handouts"]["returned"] == 0
-
-
-class LosesAnswers:
-    """A proxy's script that swallows the first answers to each verb and cuts, `times` a verb."""
-
-    def __init__(self, times: int) -> None:
-        self.times = times
-        self.lost: Counter[bytes] = Counter()
-
-    def __call__(self) -> _Line:
-        return _Line(self)
-
-
-class _Line:
-    def __init__(self, of: LosesAnswers) -> None:
-        self._of = of
-        self._verb = b""
-
-    def judge(self, direction: Direction, data: bytes) -> Verdict:
-        if direction is Direction.REQUEST:
-            self._verb = data.partition(b" ")[0]
-        elif self._verb in VERBS and self._of.lost[self._verb] < self._of.times:
-            self._of.lost[self._verb] += 1
-            return Verdict(swallow=len(data), cut=True)
-        return Verdict(forward=len(data))
 
 
 def test_answers_are_lost(stage: Stage) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 
 import pytest
 
-from tenure import BrokerUnavailable, Job
 from tenure.faults import process
 from tests.acceptance.apps import jobs
 from tests.acceptance.harness import Stage, wait_for
 from tests.acceptance.marks import Execution
+from tests.acceptance.producer import Producer
 
 
 def _ran_again(stage: Stage, lost: list[Execution]) -> bool:
@@ -65,38 +64,11 @@ def test_a_whole_worker_is_killed(stage: Stage, whole: bool) -> None:
     assert stage.check(jobs.app.counts, killed=(first,))["totals"]["handouts"]["returned"] == 4
 
 
-class Producer:
-    """Adds jobs one after the other in a thread until told to stop, and sends again what was not confirmed."""
-
-    def __init__(self) -> None:
-        self.ids: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.002):
-            self.ids.append(self._add().id)
-
-    def _add(self) -> Job[int]:
-        try:
-            return jobs.work.delay(len(self.ids))
-        except BrokerUnavailable as error:
-            job: Job[int] = error.resend()
-            return job
-
-    def stop(self) -> list[str]:
-        self._stop.set()
-        self._thread.join(15.0)
-        assert not self._thread.is_alive()
-        return self.ids
-
-
 def test_the_server_is_killed_five_times_under_load(stage: Stage) -> None:
     address = stage.url.removeprefix("tenure://")
     server = stage.server
     stage.start_worker("w", "--processes", "2", "--threads", "4")
-    producers = [Producer(), Producer()]
+    producers = [Producer(0.002, 0.0), Producer(0.002, 0.0)]
     try:
         for _ in range(5):
             flowing = stage.totals()["done"]
