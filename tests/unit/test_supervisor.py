@@ -223,7 +223,7 @@ def test_options_survive_the_command_line() -> None:
         ("x = 1", "has no App"),
         (
             "from tenure import App\n@(app := App('shop', broker=object())).task\ndef f(): ...",
-            "broker object",
+            "was given a broker",
         ),
     ],
 )

@@ -15,24 +15,33 @@ import sys
 import threading
 import traceback
 from pathlib import Path
-from queue import SimpleQueue
-from types import FrameType
 from typing import Any
 
 from tenure.clock import SystemClock
+from tenure.worker.commands import Commands
 from tenure.worker.options import ChildOptions
 
 logger = logging.getLogger("tenure.worker")
 
 _PR_SET_PDEATHSIG = 1
 
+# SIGTERM drains, however often it comes; the terminal's and the operator's signals are the supervisor's.  They are
+# handled and not ignored, because the programs that tasks start would inherit that.
+_SIGNALS = {signal.SIGTERM: "drain", signal.SIGINT: "", signal.SIGUSR1: ""}
+
 
 def main(text: str) -> int:
     """Work until told to leave; returns the exit code."""
     options = ChildOptions.from_json(text)
     die_with(options.parent)
-    commands: SimpleQueue[str] = SimpleQueue()
-    _take_signals(commands)
+    commands = Commands()
+    with commands.from_signals(_SIGNALS):
+        # The supervisor blocked them around the start, so that none could hit before this.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, set(_SIGNALS))
+        return _work(options, commands)
+
+
+def _work(options: ChildOptions, commands: Commands) -> int:
     for fd in (options.table_fd, options.commands_fd, options.reports_fd):
         os.set_inheritable(fd, False)  # what the tasks start must not hold them open
     threading.Thread(target=_listen, args=(options.commands_fd, commands), daemon=True).start()
@@ -56,7 +65,7 @@ class ChildProcess:
 
     def __init__(self, options: ChildOptions) -> None:
         # Imported late: before this, the process must already follow its supervisor, and answer to signals.
-        from tenure.worker.load import broker_url, load_app
+        from tenure.worker.load import load_app
         from tenure.worker.services import Services
         from tenure.worker.table import Table
         from tenure.worker.worker import require_queues
@@ -65,9 +74,9 @@ class ChildProcess:
         self._clock = SystemClock()
         app = load_app(options.app)
         queues = require_queues(app, options.queues)
-        url = broker_url(app, options.broker)
         if options.broker is not None:
-            app.use_broker(url)
+            app.use_broker(options.broker)
+        url = app.broker_url
         self._broker = app.broker
         self._services = Services(
             app,
@@ -85,7 +94,7 @@ class ChildProcess:
         )
         self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
 
-    def run(self, commands: SimpleQueue[str]) -> None:
+    def run(self, commands: Commands) -> None:
         """Work until told to drain, and say bye."""
         from tenure.worker.keeper import leave
         from tenure.worker.patience import Patience
@@ -115,21 +124,7 @@ def report(fd: int, **what: Any) -> None:
         data = data[os.write(fd, data) :]
 
 
-def _take_signals(commands: SimpleQueue[str]) -> None:
-    """SIGTERM drains, however often it comes; the terminal's and the operator's signals are the supervisor's."""
-
-    def drain(number: int, frame: FrameType | None) -> None:
-        commands.put("drain")
-
-    signal.signal(signal.SIGTERM, drain)
-    for number in (signal.SIGINT, signal.SIGUSR1):
-        # Not SIG_IGN: the programs that tasks start would inherit that.
-        signal.signal(number, lambda *_: None)
-    # The supervisor blocked them around the start, so that none could hit before this.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1})
-
-
-def _listen(fd: int, commands: SimpleQueue[str]) -> None:
+def _listen(fd: int, commands: Commands) -> None:
     """Wait for commands; the end of the pipe means that nobody keeps the leases any more."""
     while os.read(fd, 64):
         commands.put("drain")

@@ -6,7 +6,6 @@ import importlib
 from types import ModuleType
 
 from tenure.app import App
-from tenure.config import find_broker
 from tenure.errors import ConfigError
 
 
@@ -21,17 +20,6 @@ def load_app(path: str) -> App:
     app = _named(module, name) if name else _only(module)
     app.import_includes()
     return app
-
-
-def broker_url(app: App, given: str | None) -> str:
-    """Return the URL under which the supervisor finds the same broker; `given` is `--broker`."""
-    own = app._given
-    if given is None and own is not None and not isinstance(own, str):
-        raise ConfigError(
-            "the app was given a broker object, which other processes cannot reach; give its URL: "
-            'App(..., broker="tenure://HOST:PORT"), or --broker'
-        )
-    return find_broker(given, own if isinstance(own, str) else None)
 
 
 def _named(module: ModuleType, name: str) -> App:

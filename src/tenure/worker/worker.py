@@ -8,16 +8,14 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from queue import Empty, SimpleQueue
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenure.app import App
 from tenure.broker import EndedAs
 from tenure.clock import SystemClock
 from tenure.errors import ConfigError
+from tenure.worker.commands import Commands
 from tenure.worker.counts import Counts
 from tenure.worker.keeper import Farewell, LeaseKeeper, Watched
 from tenure.worker.options import DEFAULT_GRACE, DEFAULT_THREADS, default_name, new_session
@@ -26,7 +24,9 @@ from tenure.worker.table import Table
 
 logger = logging.getLogger("tenure.worker")
 
-_DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = {signal.SIGTERM: "signal", signal.SIGINT: "signal"}
+if hasattr(signal, "SIGUSR1"):
+    _SIGNALS[signal.SIGUSR1] = "counts"
 
 
 class Worker:
@@ -51,7 +51,7 @@ class Worker:
         self._name = name
         self._grace = grace
         self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
-        self._commands: SimpleQueue[str] = SimpleQueue()
+        self._commands = Commands()
 
     def stop(self) -> None:
         """Drain, from another thread: take nothing new, finish what runs, then let `run` return."""
@@ -82,7 +82,7 @@ class Worker:
         keeper = LeaseKeeper(self._app.broker.keeper(), SystemClock(), random.random)
         keeper.watch(Watched(table))
         _thread("tenure-keeper", keeper.run)
-        with _signals(self._commands):
+        with self._commands.from_signals(_SIGNALS):
             services.start()
             self._until_told(table)
             self._drain(services, keeper, table, session)
@@ -108,15 +108,12 @@ class Worker:
         _thread("tenure-drain", finish)
         over_at = clock.boot() + self._grace
         while True:
-            try:
-                command = self._commands.get(timeout=max(0.0, over_at - clock.boot()))
-            except Empty:
-                command = "signal"
+            command = self._commands.get(max(0.0, over_at - clock.boot()))
             if command == "ended":
                 return
             if command == "counts":
                 print(table.counts().line(), flush=True)
-            elif command == "signal":
+            elif command in ("signal", None):  # asked a second time, or the grace is over
                 _end_at_once(table)
 
 
@@ -143,23 +140,3 @@ def _end_at_once(table: Table) -> None:
 
 def _thread(name: str, target: Callable[[], Any]) -> None:
     threading.Thread(target=target, name=name, daemon=True).start()
-
-
-@contextmanager
-def _signals(commands: SimpleQueue[str]) -> Iterator[None]:
-    """Turn signals into commands while in the main thread, and put the old handlers back."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def tell(number: int, frame: FrameType | None) -> None:
-        # `put` of a SimpleQueue may be called from a signal handler; an Event's `set` may not.
-        commands.put("signal" if number in _DRAIN_SIGNALS else "counts")
-
-    numbers = [*_DRAIN_SIGNALS, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else [])]
-    old = {number: signal.signal(number, tell) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
