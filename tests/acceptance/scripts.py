@@ -10,10 +10,11 @@ VERBS = (b"hello", b"add", b"take", b"done", b"retry", b"release", b"extend", b"
 
 
 class LosesAnswers:
-    """Swallows the first `times` answers to each verb, and cuts the connection each time."""
+    """Swallows the first `times` answers to each of the verbs, and cuts the connection each time."""
 
-    def __init__(self, times: int) -> None:
+    def __init__(self, times: int, *verbs: bytes) -> None:
         self.times = times
+        self.verbs = verbs or VERBS
         self.lost: Counter[bytes] = Counter()
 
     def __call__(self) -> _Line:
@@ -28,7 +29,7 @@ class _Line:
     def judge(self, direction: Direction, data: bytes) -> Verdict:
         if direction is Direction.REQUEST:
             self._verb = data.partition(b" ")[0]
-        elif self._verb in VERBS and self._of.lost[self._verb] < self._of.times:
+        elif self._verb in self._of.verbs and self._of.lost[self._verb] < self._of.times:
             self._of.lost[self._verb] += 1
             return Verdict(swallow=len(data), cut=True)
         return Verdict(forward=len(data))

@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from tenure.faults import process
+from tenure.faults import Proxy, process
 from tests.acceptance.apps import jobs
 from tests.acceptance.harness import Stage, wait_for
 from tests.acceptance.marks import Execution
 from tests.acceptance.producer import Producer
+from tests.acceptance.scripts import LosesAnswers
 
 
 def _ran_again(stage: Stage, lost: list[Execution]) -> bool:
@@ -38,6 +39,21 @@ def test_a_worker_process_is_killed(stage: Stage) -> None:
         assert [(one["ended"], one["cause"]) for one in handouts[:-1]] == [("lost", "SIGKILL")] * was_lost
     totals = stage.check(jobs.app.counts)["totals"]
     assert (totals["done"], totals["handouts"]["lost"]) == (6, len(lost))
+
+
+def test_a_process_is_killed_before_it_reads_the_answer_to_its_done(stage: Stage) -> None:
+    loses = LosesAnswers(1_000_000, b"done")
+    with Proxy(stage.url, script=loses) as proxy:
+        worker = stage.start_worker("w", "--processes", "1", broker=proxy.url)
+        jobs.work.delay(1)
+        wait_for(lambda: loses.lost[b"done"] > 2, 10, "the done is sent again and again")
+        assert stage.totals()["done"] == 1
+        process.kill(worker.children[0])
+        wait_for(lambda: "ended (SIGKILL)" in worker.output, 5, "the supervisor knows")
+        loses.times = 0
+        totals = stage.check(jobs.app.counts)["totals"]
+    assert worker.counts["done"] == 1, "told by the answer to the bye"
+    assert (totals["handed_out"], totals["handouts"]["lost"]) == (1, 0)
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["all of it", "its supervisor only"])
