@@ -15,13 +15,11 @@ from tenure.engine.states import CANCELLED, DEAD, DONE, HOW_NAMES, PURGED, READY
 
 @dataclass
 class Recount:
-    """Counts by queue and worker number; hand-outs' ends carry a leading slash.  `faults` are rows that contradict
-    themselves, in words."""
+    """Counts by queue and worker number; hand-outs' ends carry a leading slash."""
 
     queues: dict[int, dict[str, int]] = field(default_factory=dict)
     workers: dict[int, dict[str, int]] = field(default_factory=dict)
     overlaps: int = 0
-    faults: list[str] = field(default_factory=list)
 
     def _bump(self, owners: dict[int, dict[str, int]], owner: int, counter: str, n: int) -> None:
         tally = owners.setdefault(owner, {})
@@ -66,7 +64,7 @@ def _count_jobs(db: sqlite3.Connection, counted: Recount) -> None:
     """
     for queue, state, worker, how, late, expired, handed_out, n in db.execute(question):
         counted.queue(queue, "added", n)
-        counted.queue(queue, STATE_NAMES[state], n)
+        counted.queue(queue, STATE_NAMES.get(state, "unknown state"), n)
         if expired and state == DEAD:
             counted.queue(queue, "expired", n)
         if handed_out:
@@ -88,8 +86,9 @@ def _count_handout(counted: Recount, queue: int, worker: int, how: int | None, l
     if how is None:
         counted.worker(worker, "running", n)
     else:
-        counted.queue(queue, f"/{HOW_NAMES[how]}", n)
-        counted.worker(worker, f"/{HOW_NAMES[how]}", n)
+        end = f"/{HOW_NAMES.get(how, 'unknown end')}"
+        counted.queue(queue, end, n)
+        counted.worker(worker, end, n)
     if late:
         counted.queue(queue, "refused", n)
         counted.worker(worker, "refused", n)
