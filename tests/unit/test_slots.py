@@ -115,10 +115,10 @@ def test_whatever_is_raised_is_retried_and_the_slot_lives(rig: Rig, name: str) -
     assert rig.run(delivery(1, task="ok")).settlement.kind == "done"
 
 
-def test_a_changed_signature_is_a_failure_with_its_reason(rig: Rig) -> None:
+def test_arguments_that_no_longer_fit_the_function_are_dead_at_once_with_their_reason(rig: Rig) -> None:
     finished = rig.run(delivery(task="context", args=(1, 2)))
-    assert finished.settlement.kind == "retry"
-    assert "TypeError" in finished.settlement.reason
+    assert finished.settlement.kind == "dead"
+    assert "bad arguments: " in finished.settlement.reason
 
 
 def test_the_messages_own_limit_of_attempts_counts(rig: Rig) -> None:

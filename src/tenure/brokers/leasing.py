@@ -165,7 +165,7 @@ class ServerKeeper:
             sent_at, (reply,) = self._line.exchange(encode.extend(part), 1)
             for hold, cancel in self._read(parse_extended, reply, len(part)):
                 deadline = None if hold is None else own_deadline(sent_at, hold / 1000)
-                out.append(Extended(deadline, cast(Literal["ask", "terminate"] | None, cancel)))
+                out.append(Extended(deadline, cast("Literal['ask', 'terminate'] | None", cancel)))
         return out
 
     def settle(self, session: str, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -247,7 +247,7 @@ def _settle(line: Line, settlements: Sequence[Settlement], session: str | None) 
         for reply in replies:
             try:
                 answer, detail, added = parse_settled(reply.line)
-                out.append(Settled(cast(Literal["ok"], answer), detail, added))
+                out.append(Settled(cast("Literal['ok']", answer), detail, added))
             except ServerError as error:
                 if error.code == "storage":
                     raise ConnectionError(f"the server cannot write now: {error.text}") from error

@@ -42,8 +42,11 @@ class Executor:
         policy = Policy(message.max_attempts, task.backoff)
         try:
             args, kwargs = unpack_call(message.args)
+            task.check(args, kwargs)
         except DecodeError as error:
             return _undecoded(error), policy
+        except TypeError as error:  # the function has changed since the call: no try will make them fit
+            return Broken(f"bad arguments: {error}"), policy
         context = self._context(message, delivery, lease)
         if logger.isEnabledFor(logging.INFO):
             logger.info("start %s %s attempt %d", message.task, message.id, delivery.attempt)

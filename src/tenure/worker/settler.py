@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ class Settler:
                 answer = self._ask([finished.settlement])[0]
             except Exception as error:  # noqa: BLE001  (a settlement is never given up)
                 self._patience.wait(error, f"settling a job of {finished.task}", self._never)
-                self._inbox.put(finished)
+                self._inbox.put(_smaller(finished) if _too_large(error) else finished)
             else:
                 self._count(finished, answer)
 
@@ -120,6 +121,16 @@ def _size(settlement: Settlement) -> int:
 def _worth_repeating(error: Exception) -> bool:
     """Whether all of the batch may go through later: the network, or a store that cannot write just now."""
     return isinstance(error, ConnectionError) or (isinstance(error, ServerError) and error.code == "storage")
+
+
+def _too_large(error: Exception) -> bool:
+    return isinstance(error, ServerError) and error.code == "too-large"
+
+
+def _smaller(finished: Finished) -> Finished:
+    """The same settlement without its result or failure: what the job came to must be told all the same."""
+    logger.warning("the result or failure of a job of %s is above the server's limit and is not kept", finished.task)
+    return finished._replace(settlement=replace(finished.settlement, result=None, error=b""))
 
 
 def _log(finished: Finished, state: str) -> None:
