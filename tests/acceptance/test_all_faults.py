@@ -42,6 +42,7 @@ class Chaos:
                 self._lose_answers,
                 self._kill_a_process,
                 self._kill_the_server,
+                self._freeze_the_server,
             ]
             self._dice.shuffle(self._deck)
         self._deck.pop()()
@@ -58,6 +59,13 @@ class Chaos:
         process.kill(self._stage.server.pid)
         self._stage.server.wait()
         self._stage.start_server(self._address)
+
+    def _freeze_the_server(self) -> None:
+        process.freeze(self._stage.server.pid)
+        try:
+            time.sleep(1.2)  # long enough for clients to take the silence for a broken connection
+        finally:
+            process.thaw(self._stage.server.pid)
 
 
 def test_all_faults_together(stage: Stage) -> None:
