@@ -171,7 +171,7 @@ class Model:
             assert must <= expired, "an expired job was passed over"
         assert sum(1 for _ in jobs) == t.limit or not any(fresh.values()), "jobs were left though there was room"
         shares = Counter(job.queue for job in jobs)
-        for one in fresh:
+        for one in fresh if not expired else ():  # what is found too late to start takes a turn all the same
             for other, left in fresh.items():
                 assert shares[one] <= shares[other] + 1 or not left, "the queues were not served in turn"
         for id in expired:
