@@ -225,3 +225,49 @@ def test_the_file_does_not_grow_under_steady_load(tmp_path: Path) -> None:
     assert lab.counts()["done"] == 1_200
     assert max(sizes[6:]) <= max(sizes[:6]) * 1.1
     lab.close()
+
+
+def sweep_once(lab: Lab) -> None:
+    """One whole pass at this very moment."""
+    lab.mono += sweep.PASS_PAUSE / 1000  # a pass is due, and by the wall clock nothing is older
+    lab.engine.sweep(lab.wall, lab.mono)
+    while lab.engine.sweeping:
+        lab.engine.sweep(lab.wall, lab.mono)
+    lab.engine.commit()
+
+
+def test_the_moment_at_which_a_job_an_alias_and_a_key_are_old_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "CLOCK_STEP", 10**9)  # the wall clock is moved alone here
+    lab = Lab(retention=Retention(result_ttl=700_000, key_window=800_000))
+    line = lab.connect()
+    line.ask("\n".join([lab.add(1, "k=a"), lab.add(2, "k=a"), lab.add(3)]))
+    line.ask(f"take 1 5 0 30000 q\ndone {hexid(1)}:1\ndead {hexid(3)}:1 why 0\n\npurge {hexid(3)}")
+
+    def left() -> tuple[set[int], int, int]:
+        sweep_once(lab)
+        rows = lab.rows()
+        return kept(lab), len(rows["aliases"]), len(rows["keys"])
+
+    moments = [(599_999, ({1, 3}, 1, 1)), (600_000, ({1}, 0, 1)), (699_999, ({1}, 0, 1)), (700_000, (set(), 0, 1))]
+    moments += [(799_999, (set(), 0, 1)), (800_000, (set(), 0, 0))]
+    lab.mono += FLOOR  # the server has run for long
+    for age_ms, expected in moments:
+        lab.wall = WALL + age_ms
+        assert left() == expected, age_ms
+    lab.close()
+
+
+def under_way(lab: Lab) -> bool:
+    return lab.engine.sweeping
+
+
+def test_a_clock_that_is_set_in_mid_pass_ends_the_pass(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "LOOK_BATCH", 1)
+    do(lab, 1, 2, 3, 4)
+    lab.gap(FLOOR + 1)
+    lab.engine.sweep(lab.wall, lab.mono)
+    assert under_way(lab)
+    lab.wall += 900_000
+    lab.engine.sweep(lab.wall, lab.mono)
+    assert not under_way(lab)  # or the server would look for work fifty times a second
+    assert kept(lab) == {1, 2, 3, 4}

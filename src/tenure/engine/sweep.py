@@ -64,12 +64,12 @@ class Sweeper:
 
     def __init__(self, core: Core, wall: int, mono: float) -> None:
         self._core = core
-        self._pass: _Pass | None = None
         self._passes = 0
         self._next_pass = 0.0
         self._hold_off(wall, mono)
 
     def _hold_off(self, wall: int, mono: float) -> None:
+        self._pass: _Pass | None = None
         self._offset = wall - mono * 1000
         self._not_before = mono + FLOOR
 
