@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.server.answers import Answers
+from tenure.server.hub import Hub
 from tenure.wire.commands import LINE_AGE
 from tests.property.lab import Lab, Line, hexid, session_of
 
@@ -279,6 +281,19 @@ def test_leases_have_their_full_time_again_after_a_restart(tmp_path: Path) -> No
     assert holds(answer)[0] == pytest.approx(100, abs=2)
     lab.pass_time(0.5)
     assert lab.counts()["ready"] == 1
+    lab.close()
+
+
+def test_leases_have_their_full_time_though_the_start_took_long(tmp_path: Path) -> None:
+    lab = Lab(str(tmp_path / "tenure.db"))
+    worker = lab.connect(1)
+    worker.ask(lab.add(1))
+    worker.ask(take(1, vt=2_000))
+    lab.restart()
+    lab.mono += 60.0  # reading a large file, before the hub exists
+    lab.hub = Hub(lab.engine, answers=Answers("0", "start", "normal"), mono=lab.mono)
+    lab.pass_time(1.9)
+    assert lab.counts()["running"] == 1
     lab.close()
 
 
