@@ -6,7 +6,6 @@ to the connections.  The asyncio shell in `server.py` and the tests drive this s
 
 from __future__ import annotations
 
-import json
 import logging
 import sqlite3
 from collections import Counter
@@ -14,10 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tenure.engine import record
 from tenure.engine.engine import Engine
 from tenure.server.answers import Answers
 from tenure.server.parking import Parking
+from tenure.server.reports import Reports, as_json, recount
 from tenure.server.session import Connection, Parked
 from tenure.wire import encode
 from tenure.wire.commands import (
@@ -48,7 +47,6 @@ TICK = 0.25
 LOOK_AGAIN = 0.005
 """Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
 SWEEP_PAUSE = 0.02
-MAX_BROWSE = 1_000
 GIVE_UP = 3
 """Lines in a row that the store may refuse before a turn is not tried on."""
 READING = (Hello, Extend, Show, Browse, Report, Bad)
@@ -86,6 +84,7 @@ class Hub:
         # Sessions without a connection, since when; at first those that the jobs in the file are held by.
         self._left: dict[bytes, float] = dict.fromkeys(engine.sessions(), mono)
         self._parking = Parking()
+        self._reports = Reports(engine, self._parking)
         self._inbox: list[tuple[Connection, Command, float]] = []
         self._replies: list[tuple[Connection, bytes]] = []
         # What the transaction under way has changed here, so that it can be taken back with it.
@@ -252,7 +251,7 @@ class Hub:
         """Open what the long answers are made from, at the commit of this turn."""
         for connection in self._questions:
             try:
-                self.background.append((connection, partial(_verify, *self._engine.snapshot())))
+                self.background.append((connection, partial(recount, *self._engine.snapshot())))
             except sqlite3.Error as error:
                 log.error("no snapshot for a recount: %s", error)
                 self.finish(connection, None, mono)
@@ -336,7 +335,7 @@ class Hub:
 
     def finish(self, connection: Connection, answer: dict[str, Any] | None, mono: float) -> list[Connection]:
         """Put an answer that was made in the background; its connection's held lines come up in the next turn."""
-        packed = encode.err("storage", "the recount failed") if answer is None else _json(answer)
+        packed = encode.err("storage", "the recount failed") if answer is None else as_json(answer)
         if not connection.gone:
             connection.out.append(packed)
         connection.busy = False
@@ -440,48 +439,20 @@ class Hub:
         return self._answers.operator(self._engine.purge(p.id, wall))
 
     def _show(self, connection: Connection, s: Show, arrived: float, wall: int, mono: float) -> bytes:
-        job = self._engine.show(s.id)
-        return encode.err("unknown", "no job with this id") if job is None else _json(job)
+        return self._reports.show(s)
 
     def _browse(self, connection: Connection, b: Browse, arrived: float, wall: int, mono: float) -> bytes:
-        if b.limit > MAX_BROWSE:
-            return encode.err("limit", f"at most {MAX_BROWSE} jobs a page")
-        return _json(self._engine.browse_dead(b.queue, b.limit, b.after))
+        return self._reports.browse(b)
 
     def _report(self, connection: Connection, r: Report, arrived: float, wall: int, mono: float) -> bytes | None:
         if r.what == "record":
-            return _json(self._engine.record())
+            return self._reports.record()
         if r.what == "queues":
-            return _json(self._queues())
+            return self._reports.queues()
         connection.busy = True
         self._questions.append(connection)
         return None
 
-    def _queues(self) -> list[dict[str, Any]]:
-        waiting = {name: len(self._parking.waiting(name)) for parked in self._parking for name in parked.take.queues}
-        queues = self._engine.record()["queues"]
-        sizes = ("ready", "scheduled", "running", "dead", "done", "added")
-        names = sorted(queues.keys() | waiting.keys())
-        return [
-            {
-                "name": name,
-                **{size: queues.get(name, {}).get(size, 0) for size in sizes},
-                "waiting": waiting.get(name, 0),
-            }
-            for name in names
-        ]
-
     def _bad(self, connection: Connection, bad: Bad, arrived: float, wall: int, mono: float) -> bytes:
         connection.closing = connection.closing or bad.fatal
         return encode.err(bad.code, bad.text)
-
-
-def _verify(db: sqlite3.Connection, claimed: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return {"record": claimed, **record.verify(db, claimed)}
-    finally:
-        db.close()
-
-
-def _json(value: object) -> bytes:
-    return encode.json_answer(json.dumps(value, ensure_ascii=True, allow_nan=False).encode())
