@@ -158,9 +158,12 @@ class EngineMachine(RuleBasedStateMachine):
     def pick_receipt(self, data: st.DataObject) -> tuple[bytes, int]:
         """Mostly one that runs, sometimes an old one, sometimes one that never was."""
         running = [(id, len(job.handouts)) for id, job in self.model.jobs.items() if job.running]
-        old: int = data.draw(st.integers(0, 3))
-        if running and old:
+        old: int = data.draw(st.integers(0, 5))
+        if running and old > 1:
             return data.draw(st.sampled_from(running))
+        ended = [(id, n + 1) for id, job in self.model.jobs.items() for n, h in enumerate(job.handouts) if h.how]
+        if ended and old:
+            return data.draw(st.sampled_from(ended))
         return self.pick_job(data), data.draw(st.integers(1, 4))
 
     def pick_session(self, data: st.DataObject) -> bytes:
@@ -265,7 +268,9 @@ class EngineMachine(RuleBasedStateMachine):
         """Any line that was ever sent comes once more."""
         if not self.sent:
             return
-        which = data.draw(st.integers(0, len(self.sent) - 1))
+        settlements = [n for n, (_, line) in enumerate(self.sent) if isinstance(line, Settle)]
+        settled: bool = data.draw(st.booleans())
+        which = data.draw(st.sampled_from(settlements if settled and settlements else range(len(self.sent))))
         answer = self.carry_out(self.sent[which])
         self.engine.commit()
         self.check_repeat(self.sent[which][1], self.first_answers.get(which), answer)
