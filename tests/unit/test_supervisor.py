@@ -159,6 +159,21 @@ def test_when_the_grace_is_over_the_code_is_stopped_first_and_given_back_after(r
     assert rig.supervisor.counts() == Counts(done=1, refused=1)
 
 
+def test_a_process_that_only_waits_for_answers_is_spared_once(rig: Rig) -> None:
+    (child,) = rig.made
+    place = child.table.hold(receipt(1), 2000.0, 30.0)
+    assert place is not None
+    child.table.settling(place, "done")
+    rig.supervisor._on_leave()
+    rig.clock.now += 25.0
+    rig.supervisor._on_time()
+    assert not child.killed
+    assert rig.supervisor._timeout() == pytest.approx(module.BYE_TIME)
+    rig.clock.now += module.BYE_TIME
+    rig.supervisor._on_time()
+    assert child.killed
+
+
 def test_a_second_signal_ends_it_at_once(rig: Rig) -> None:
     rig.supervisor._on_leave()
     rig.supervisor._on_leave()

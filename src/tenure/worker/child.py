@@ -6,6 +6,7 @@ own `bye` was answered.  It is told `drain` in a line; the end of that pipe mean
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
 import os
@@ -135,8 +136,23 @@ def _why(error: BaseException) -> str:
     from tenure.errors import ConfigError
 
     if isinstance(error, ConfigError):
-        return str(error)
-    return "".join(traceback.format_exception(error)).rstrip()
+        return f"tenure: {error}"
+    return "".join(traceback.format_exception(type(error), error, _from_users_code(error))).rstrip()
+
+
+def _from_users_code(error: BaseException) -> TracebackType | None:
+    """The traceback from the first line that is neither ours nor the import system's; None if there is none."""
+    frames = error.__traceback__
+    while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    return frames
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen importlib") or Path(file).parent in _OURS or file == importlib.__file__
+
+
+_OURS = {Path(__file__).parent, Path(__file__).parent.parent}
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from tenure.worker.options import WorkerOptions, default_name
 logger = logging.getLogger("tenure.worker")
 
 BYE_TIME = 5.0
-"""Seconds beyond the grace time for the last byes; after that the leases have to run out by themselves."""
+"""Seconds beyond the grace time for the last answers, and again for the last byes; then the leases have to run out."""
 
 _SOON = 5.0
 _FIRST_RESTART_DELAY = 0.1
@@ -60,6 +60,7 @@ class Supervisor:
         self._totals_lock = threading.Lock()
         self._restarts = Restarts()
         self._draining = False
+        self._patient = True
         self._kill_at = float("inf")
         self._give_up_at = float("inf")
         self._exit_code = 0
@@ -107,6 +108,7 @@ class Supervisor:
         """The first time drain; the second time end it at once."""
         now = self._clock.boot()
         if self._draining:
+            self._patient = False
             self._kill_at = now
             self._give_up_at = min(self._give_up_at, now + BYE_TIME)
             return
@@ -120,15 +122,24 @@ class Supervisor:
     def _on_time(self) -> None:
         now = self._clock.boot()
         if now >= self._kill_at:
-            self._kill_at = float("inf")
-            for child in self._children:
-                child.killed_by_us = True
-                child.kill()
+            self._stop_children(now)
         missing = self._options.processes - len(self._children)
         if self._keeper is not None and not self._draining and missing > 0 and self._restarts.due(now):
             for _ in range(missing):
                 if self._restarts.due(now):
                     self._start_child()
+
+    def _stop_children(self, now: float) -> None:
+        """End the code that runs; a process that only waits for answers gets a last while to have them counted."""
+        waiting = [child for child in self._children if self._patient and child.table.only_settling()]
+        for child in self._children:
+            if child not in waiting:
+                child.killed_by_us = True
+                child.kill()
+        self._patient = False
+        self._kill_at = now + BYE_TIME if waiting else float("inf")
+        if waiting:
+            self._give_up_at = max(self._give_up_at, self._kill_at + BYE_TIME)
 
     def _timeout(self) -> float | None:
         """Return the seconds until something is to be done without an event; None: nothing is."""
@@ -155,7 +166,7 @@ class Supervisor:
             child = Handle(self._options, self._broker_url, self._name, now)
         except OSError as error:
             # No memory or no more processes just now: the others go on, and this one is tried again.
-            self._on_failed(f"a worker process could not be started: {error}")
+            self._on_failed(f"tenure: a worker process could not be started: {error}")
             self._restarts.ended(now, now)
             return
         self._children.append(child)
@@ -183,7 +194,7 @@ class Supervisor:
             self._broker = connect(ready["broker"])
             keeper = self._broker.keeper()
         except Exception as error:  # noqa: BLE001  (told to the person who started it)
-            self._on_failed(f"the broker {ready['broker']} is of no use to a worker with processes: {error}")
+            self._on_failed(f"tenure: the broker {ready['broker']} is of no use to a worker with processes: {error}")
             child.kill()
             return
         self._broker_url = ready["broker"]

@@ -248,6 +248,11 @@ class Table:
         """Return the receipts whose settlement is on its way."""
         return [entry.receipt for entry in self.entries() if entry.stage == SETTLING]
 
+    def only_settling(self) -> bool:
+        """Whether no function runs any more and settlements wait for their answers."""
+        stages = {entry.stage for entry in self.entries()}
+        return stages == {SETTLING}
+
     def counts(self) -> Counts:
         """Return what was counted so far."""
         words = self._words
