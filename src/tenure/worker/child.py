@@ -16,6 +16,7 @@ import sys
 import threading
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from tenure.clock import SystemClock
@@ -55,7 +56,7 @@ def _work(options: ChildOptions, commands: Commands) -> int:
     try:
         process = ChildProcess(options)
     except BaseException as error:  # noqa: BLE001  (the app's modules may raise anything)
-        report(options.reports_fd, failed=_why(error))
+        report(options.reports_fd, failed=_why(error, options.app))
         return 1
     process.run(commands)
     return 0
@@ -132,12 +133,13 @@ def _listen(fd: int, commands: Commands) -> None:
     os._exit(1)
 
 
-def _why(error: BaseException) -> str:
+def _why(error: BaseException, app: str) -> str:
     from tenure.errors import ConfigError
 
     if isinstance(error, ConfigError):
         return f"tenure: {error}"
-    return "".join(traceback.format_exception(type(error), error, _from_users_code(error))).rstrip()
+    lines = traceback.format_exception(type(error), error, _from_users_code(error))
+    return f"tenure: -A {app} could not be imported:\n{''.join(lines).rstrip()}"
 
 
 def _from_users_code(error: BaseException) -> TracebackType | None:
