@@ -110,9 +110,7 @@ class Keeper(Protocol):
     def settle(self, session: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle for a child that was stopped, before its `bye`."""
 
-    def bye(
-        self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]
-    ) -> list[EndedAs]:
+    def bye(self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]) -> list[EndedAs]:
         """Give back all that the session still holds; returns how each receipt in `settling` had ended."""
 
     def close(self) -> None: ...
@@ -145,9 +143,7 @@ class Broker(Protocol):
     def counts(self) -> ProducerCounts:
         """What the adds of this process came to so far."""
 
-    def consumer(
-        self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float
-    ) -> Consumer: ...
+    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> Consumer: ...
 
     def keeper(self) -> Keeper: ...
 

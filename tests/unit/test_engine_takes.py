@@ -102,6 +102,16 @@ def test_a_queue_named_twice_is_served_as_one(lab: Lab) -> None:
     assert Worker(line).take("q q nothing", 5) == [1, 2, 3]
 
 
+def test_an_answer_is_bounded_in_bytes_and_the_rest_stays_ready(lab: Lab) -> None:
+    line = lab.connect()
+    for n in range(6):
+        line.ask(lab.add(n, body="x" * 1_000_000))
+    worker = Worker(line)
+    assert worker.take("q", 10) == [0, 1, 2, 3, 4]  # the one with which 4 MiB are reached is the last
+    assert lab.counts()["ready"] == 1
+    assert worker.take("q", 10) == [5]
+
+
 def test_a_jobs_own_visibility_timeout_goes_before_the_takes(lab: Lab) -> None:
     line = lab.connect()
     line.ask(lab.add(1, "vt=5000"))

@@ -191,11 +191,14 @@ def test_a_draining_server_answers_parked_takes_empty(lab: Lab) -> None:
     assert worker.read() == b"jobs 0 0\n"
 
 
-def test_a_long_wait_does_not_count_as_silence_when_it_is_over(lab: Lab) -> None:
+def test_a_wait_is_cut_and_does_not_count_as_silence_when_it_is_over(lab: Lab) -> None:
     worker = lab.connect(1)
     worker.ask(take(1, wait=90_000))
-    lab.pass_time(92.0)
+    lab.pass_time(29.0)
+    assert worker.read() == b""
+    lab.pass_time(2.0)
     assert worker.read() == b"jobs 0 0\n"
+    lab.pass_time(40.0)
     assert worker.ask(take(2)) == "jobs 0 0"
 
 

@@ -9,6 +9,9 @@ from tenure.engine.core import Core
 from tenure.engine.leases import Lease
 from tenure.wire.commands import Job, Take
 
+TAKE_BYTES = 4 * 1024 * 1024
+"""Bytes of bodies above which an answer gets no further job, so that one take cannot fill the memory of both ends."""
+
 TakeAnswer = list[Job] | Literal["closed", "stale"] | None
 """Jobs (perhaps none), or why the number is not answered; None: nothing is there, the take may be parked."""
 
@@ -48,11 +51,14 @@ def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]
 
 def _grant(core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float) -> list[Job]:
     jobs: list[Job] = []
-    while len(jobs) < t.limit:
+    room = TAKE_BYTES
+    while len(jobs) < t.limit and room > 0:
         found = 0
         for queue, n in _shares(core, t.queues, t.limit - len(jobs)):
             rows = core.store.rows(READY_HEAD, (queue, n))
-            jobs += _hand_out(core, session, worker, t, rows, arrived, wall, mono)
+            granted = _hand_out(core, session, worker, t, rows, arrived, wall, mono, room)
+            room -= sum([len(job.body) for job in granted])
+            jobs += granted
             found += len(rows)
         if not found:  # of the rows, not of the counts: those must not be able to keep the server busy for ever
             break
@@ -107,11 +113,15 @@ def _hand_out(
     arrived: float,
     wall: int,
     mono: float,
+    room: int,
 ) -> list[Job]:
+    """Hand out the jobs of these rows, as far as their bodies have room (bytes); the rest stays ready."""
     core.store.begin()
     worker_id = core.store.worker_id(worker)
     jobs, updates = [], []
     for row in rows:
+        if room <= 0:
+            break
         id, queue, expires, number = row[0], row[1], row[2], row[3]
         if expires is not None and expires <= wall:
             expire(core, id, queue, row, wall)
@@ -125,7 +135,9 @@ def _hand_out(
         )  # fmt: skip
         core.leases.add(lease)
         updates.append((session, worker_id, t.number, vt, wall, core.commit_no, id))
-        jobs.append(_job(core, row, lease, arrived))
+        job = _job(core, row, lease, arrived)
+        room -= len(job.body)
+        jobs.append(job)
     core.store.many(HAND_OUT, updates)
     tally, by = core.ledger.queue(rows[0][1]) if rows else {}, core.ledger.worker(worker_id)
     for counts in (tally, by):

@@ -24,6 +24,7 @@ from tenure.wire.commands import (
     LINE_TIMEOUT,
     MAX_BODY,
     MAX_LINE,
+    MAX_WAIT,
     Add,
     Bad,
     Browse,
@@ -368,7 +369,7 @@ class Hub:
             hello.session, hello.name, t, arrived=arrived, wall=wall, mono=mono, final=t.wait == 0
         )
         if answer is None:
-            parked = Parked(connection, t, arrived, arrived + t.wait / 1000)
+            parked = Parked(connection, t, arrived, arrived + min(t.wait, MAX_WAIT) / 1000)
             self._parking.add(parked)
             self._parkings.append((True, parked))
             return None

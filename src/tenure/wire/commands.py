@@ -14,6 +14,8 @@ MAX_BODY = 1_048_576
 MAX_BATCH_LINES = 1_000
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 MAX_TAKE = 1_000
+MAX_WAIT = 30_000
+"""Milliseconds that a take is parked at most; a longer wait is cut, for it would let a line grow too old."""
 LINE_TIMEOUT = 10.0
 """Seconds in which a line and its body have to be complete."""
 IDLE_TIMEOUT = 60.0
