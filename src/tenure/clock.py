@@ -26,21 +26,6 @@ class Clock(Protocol):
     def wait(self, event: threading.Event, seconds: float) -> bool: ...
 
 
-class SystemClock:
-    """The machine's own clocks."""
-
-    wall = staticmethod(time.time)
-    mono = staticmethod(time.monotonic)
-
-    def boot(self) -> float:
-        """Seconds since the machine was started, sleep included (Linux; elsewhere the monotonic clock)."""
-        return boot()
-
-    def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Wait for `event` up to `seconds`; True when it is set."""
-        return event.wait(seconds)
-
-
 if hasattr(time, "CLOCK_BOOTTIME"):
 
     def boot() -> float:
@@ -49,6 +34,18 @@ if hasattr(time, "CLOCK_BOOTTIME"):
 
 else:  # macOS and Windows have no such clock under this name
     boot = time.monotonic
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    wall = staticmethod(time.time)
+    mono = staticmethod(time.monotonic)
+    boot = staticmethod(boot)
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for `event` up to `seconds`; True when it is set."""
+        return event.wait(seconds)
 
 
 def own_deadline(sent_at: float, hold: float) -> float:

@@ -26,7 +26,7 @@ def test_ids_grow_while_the_clock_stands_or_goes_back() -> None:
 
 
 def test_a_full_millisecond_borrows_from_the_next() -> None:
-    ids = Ids(wall=lambda: 5.0, entropy=lambda n: b"\xff" * n)
+    ids = Ids(wall=lambda: 5.0, seed=lambda: lambda n: (1 << n) - 1)
     ids.make()
     ids._field = (1 << 74) - 2
     late = ids.make()

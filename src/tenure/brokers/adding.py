@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from tenure.broker import Added, ProducerCounts
-from tenure.brokers.connection import Connection
+from tenure.brokers.connection import SMALL
 from tenure.brokers.pool import Pool
 from tenure.clock import Clock
 from tenure.codec import encode_body
@@ -97,6 +97,42 @@ class Desk(Protocol):
         """Connect once, so that `max_body` is the server's and not the default."""
 
 
+def add_one(desk: Desk, message: Message) -> list[Added]:
+    """Add one message: nearly always one line out and one back, over a connection that is idle.
+
+    Whatever goes otherwise is an `AddCall`'s, which is told when the line was first written and what was answered.
+    """
+    started = desk.clock.boot()
+    line = _small_line(message, desk.max_body)
+    connection = None if line is None else desk.pool.lend_idle(started)
+    if line is None or connection is None:
+        return AddCall(desk, [message]).run()
+    try:
+        answer = connection.ask(line, min(desk.read_limit, desk.add_timeout))
+    except ConnectionError:
+        desk.pool.give_up(connection)
+        return AddCall(desk, [message]).resume(started)
+    except BaseException:
+        desk.pool.give_up(connection)
+        desk.tally.gave_up([message.id])
+        raise
+    desk.pool.give_back(connection)
+    if answer == b"ok %b created" % message.id.encode("ascii"):
+        desk.tally.created()
+        return [Added(message.id, True)]
+    return AddCall(desk, [message]).resume(started, answer, connection.welcome.body)
+
+
+def _small_line(message: Message, max_body: int) -> bytes | None:
+    """The message's line, or None where it needs a closer look."""
+    try:
+        body = encode_body(message)
+        line = encode.add(message, body)
+    except (TenureError, ValueError):
+        return None
+    return line if len(line) <= SMALL and len(body) <= max_body else None
+
+
 class _Batch:
     """Lines that go out in one write, with the index of each one's message; `written_at` is the first write's time."""
 
@@ -121,16 +157,28 @@ class AddCall:
         self._learnt = False
         self._batches = self._encode()
 
-    def run(self) -> list[Added]:
-        """Repeat until every line is answered; returns one answer a message, or raises BrokerUnavailable."""
+    def run(self, started: float | None = None) -> list[Added]:
+        """Repeat until every line is answered; returns one answer a message, or raises BrokerUnavailable.
+
+        `started` (boot clock) is when the first batch's time began; now, where it is not given.
+        """
         try:
             while self._batches:
-                self._run_batch(self._batches[0], self._desk.clock.boot())
+                self._run_batch(self._batches[0], self._desk.clock.boot() if started is None else started)
+                started = None
                 del self._batches[0]
         except BaseException:
             self._note_unconfirmed()
             raise
         return [result for result in self._results if result is not None]
+
+    def resume(self, written_at: float, answer: bytes | None = None, max_body: int = 0) -> list[Added]:
+        """Go on for one message whose line was first written then, and what was answered, if anything was."""
+        batch = self._batches[0]
+        batch.written_at = written_at
+        if answer is not None:
+            self._sort(batch, max_body, [Reply(answer)])
+        return self.run(written_at)
 
     # ------------------------------------------------------------------------------------------------- the lines
 
@@ -191,7 +239,7 @@ class AddCall:
         desk = self._desk
         failures = 0
         why: Exception | None = None
-        while True:
+        while batch.lines:
             left = self._left(batch, started)
             if left <= 0 or desk.closing.is_set():
                 raise self._unavailable(why, batch)
@@ -201,11 +249,10 @@ class AddCall:
                 why = error
             except ServerError as error:  # the answer to hello: another try would get the same
                 raise self._unavailable(error, batch) from error
-            if not batch.lines:
-                return
-            failures += 1
-            left = max(0.0, self._left(batch, started))
-            desk.clock.wait(desk.closing, min(left, reconnect_delay(failures, desk.roll())))
+            if batch.lines:
+                failures += 1
+                left = max(0.0, self._left(batch, started))
+                desk.clock.wait(desk.closing, min(left, reconnect_delay(failures, desk.roll())))
 
     def _left(self, batch: _Batch, started: float) -> float:
         """Return the seconds that are left to this run."""
@@ -226,16 +273,16 @@ class AddCall:
             connection.exchange(b"".join(batch.lines), len(batch.lines), min(desk.read_limit, left), replies)
         except BaseException:
             desk.pool.give_up(connection)
-            self._sort(batch, connection, replies)
+            self._sort(batch, connection.welcome.body, replies)
             raise
-        error = self._sort(batch, connection, replies)
+        error = self._sort(batch, connection.welcome.body, replies)
         if error is None:
             desk.pool.give_back(connection)
         else:
             desk.pool.give_up(connection)
             raise error
 
-    def _sort(self, batch: _Batch, connection: Connection, replies: list[Reply]) -> ConnectionError | None:
+    def _sort(self, batch: _Batch, max_body: int, replies: list[Reply]) -> ConnectionError | None:
         """Give each answered line its result; a line without one stays in the batch, with the reason returned."""
         lines, indexes = batch.lines, batch.indexes
         batch.lines, batch.indexes = [], []
@@ -243,7 +290,7 @@ class AddCall:
         for place, index in enumerate(indexes):
             if place < len(replies) and not replies[place].line.startswith(_STORAGE):
                 try:
-                    self._results[index] = self._answer(index, replies[place].line, connection.welcome.body)
+                    self._results[index] = self._answer(index, replies[place].line, max_body)
                     continue
                 except ProtocolError as error:
                     wrong = error

@@ -35,6 +35,17 @@ class Pool:
     after_fork = _begin
     """The connections close themselves in the child; the lock may have been held when the process was forked."""
 
+    def lend_idle(self, now: float) -> Connection | None:
+        """Return a connection that is idle, and was used not long ago, or None; `now` is the boot clock's."""
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            return None
+        if now - connection.used_at < IDLE_LIMIT:
+            return connection
+        self._idle.append(connection)  # `lend` replaces it
+        return None
+
     def lend(self, limit: float) -> Connection:
         """Return a connection for one call, waiting up to `limit` seconds; raises ConnectionError."""
         try:

@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from weakref import WeakSet
 
 from tenure.broker import Added, Capabilities, ProducerCounts
-from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts
+from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts, add_one
 from tenure.brokers.connection import CONNECT_LIMIT, READ_LIMIT, Address, Connection, tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import ServerAdmin
@@ -87,6 +87,8 @@ class ServerBroker:
         A message that is refused has its error in its answer and does not stop the others.  Raises BrokerUnavailable
         when the server did not confirm within `add_timeout`.
         """
+        if len(messages) == 1:
+            return add_one(self, messages[0])
         return AddCall(self, messages).run()
 
     def counts(self) -> ProducerCounts:
