@@ -9,13 +9,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 from tenure.engine import adding, operator, record, settling, sweep, taking
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
-from tenure.engine.store import Durability, Store, unusable
+from tenure.engine.store import Durability, Store, connect, unusable
 from tenure.engine.taking import TakeAnswer
 from tenure.wire.commands import Add, Bye, ExtendItem, Settle, Take
 
@@ -178,10 +177,10 @@ class Engine:
         Call it between turns; the connection may be used from another thread and is the caller's to close.
         """
         if self._store.path == ":memory:":
-            db = sqlite3.connect(":memory:", check_same_thread=False)
+            db = connect(":memory:")
             self._store.db.backup(db)
             return db, self.record()
-        db = sqlite3.connect(f"file:{quote(self._store.path)}?mode=ro", uri=True, check_same_thread=False)
+        db = connect(self._store.path, read_only=True)
         try:
             db.execute("BEGIN")
             db.execute("SELECT count(*) FROM meta").fetchone()  # the first read is what fixes the snapshot
