@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from tenure.message import Delivery, Message, Settlement
+from tenure.message import Delivery, Message, Settlement, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,24 @@ class EndedAs(NamedTuple):
     late: bool = False
 
 
+class JobState(NamedTuple):
+    """What the broker knows of a job.
+
+    `state` is one of the six, or `unknown` (never heard of), or `expired` (its record was kept for a while only).
+    `result` is the packed result of a done job (None: it returned None), `failure` the packed last failure, `progress`
+    what a running job last said of itself (packed).  `reason` says why it is dead or cancelled.
+    """
+
+    id: str
+    state: State | Literal["unknown", "expired"]
+    attempts: int = 0
+    losses: int = 0
+    reason: str = ""
+    result: bytes | None = None
+    failure: bytes = b""
+    progress: bytes | None = None
+
+
 class ProducerCounts(NamedTuple):
     """What this process's adds came to, by the broker's answers."""
 
@@ -116,6 +134,20 @@ class Keeper(Protocol):
     def close(self) -> None: ...
 
 
+class ResultStore(Protocol):
+    """Where a caller learns what became of its jobs; safe to use from many threads."""
+
+    def states(self, ids: Sequence[str]) -> list[JobState]:
+        """What is known of each job now, in order; raises BrokerUnavailable."""
+
+    def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
+        """Wait until at least one of the jobs has ended (or is unknown), at most `seconds`; returns the state of each.
+
+        It waits at the broker and polls nothing; any number of threads may wait over few connections.
+        Raises BrokerUnavailable.
+        """
+
+
 class Admin(Protocol):
     """The operator's verbs; JSON-shaped values (dict, list, str, int, float, bool, None)."""
 
@@ -146,6 +178,8 @@ class Broker(Protocol):
     def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> Consumer: ...
 
     def keeper(self) -> Keeper: ...
+
+    def results(self) -> ResultStore | None: ...
 
     def admin(self) -> Admin | None: ...
 

@@ -12,7 +12,21 @@ TenureError
 |-- ServerError                 the server answered `err CODE TEXT`
 |-- DecodeError                 bytes that are no message (also ValueError)
 |-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
-`-- JobNotFound                 no job with that id (also LookupError)
+|-- LeaseLost                   another worker may hold this job by now
+|-- JobControl                  raised by a task to say what becomes of its job
+|   |-- Retry                   again, counted as an attempt
+|   |-- Snooze                  again later, not counted
+|   |-- Dead                    failed for good, at once
+|   `-- Discard                 not wanted any more: cancelled
+`-- ResultError                 a result cannot be had
+    |-- JobNotFound             no job with that id (also LookupError)
+    |-- JobFailed               the job is dead
+    |-- JobCancelled            the job was cancelled
+    |-- ResultExpired           it was kept for a while only, and that is over
+    |-- ResultsDisabled         the task keeps no results
+    |-- ResultNotStored         the job is done, its result could not be kept
+    |-- ResultTimeout           not there within the timeout (also TimeoutError)
+    `-- WouldDeadlock           a job waits for a job that no slot is free for
 """
 
 from __future__ import annotations
@@ -132,5 +146,85 @@ class NotInJob(TenureError, RuntimeError):
     """`current_job` was read where no job runs."""
 
 
-class JobNotFound(TenureError, LookupError):
-    """No job with that id is known (any more)."""
+class LeaseLost(TenureError):
+    """Another worker may hold this job by now: stop, and write nothing more."""
+
+
+class JobControl(TenureError):
+    """Raised by a task to say what becomes of its job; see the four kinds."""
+
+
+class Retry(JobControl):
+    """Run the job again: counts an attempt.
+
+    `delay` is seconds; None: by the task's declared backoff.
+    """
+
+    def __init__(self, delay: float | None = None, reason: str = "") -> None:
+        super().__init__(reason or "the task asked to be run again")
+        self.delay = delay
+        self.reason = reason
+
+
+class Snooze(JobControl):
+    """Run the job again in so many seconds; counts neither as an attempt nor as a loss."""
+
+    def __init__(self, seconds: float, reason: str = "") -> None:
+        super().__init__(reason or f"the task asked to wait {seconds:g} s")
+        self.seconds = seconds
+        self.reason = reason
+
+
+class Dead(JobControl):
+    """The job has failed for good, whatever attempts are left; it goes to the dead list with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Discard(JobControl):
+    """The job is not wanted any more: it ends as cancelled, with this reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ResultError(TenureError):
+    """A job's result cannot be had; `id` is the job's."""
+
+    def __init__(self, text: str, id: str = "") -> None:
+        super().__init__(text, id)
+        self.id = id
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class JobNotFound(ResultError, LookupError):
+    """No job with that id is known."""
+
+
+class JobCancelled(ResultError):
+    """The job was cancelled; the text says why."""
+
+
+class ResultExpired(ResultError):
+    """The job's record was kept for a while only (`result_ttl`), and that is over."""
+
+
+class ResultsDisabled(ResultError):
+    """The task keeps no results."""
+
+
+class ResultNotStored(ResultError):
+    """The job is done; its result had no wire form, or was too large to be kept."""
+
+
+class ResultTimeout(ResultError, TimeoutError):
+    """The job had not ended within the timeout; it goes on."""
+
+
+class WouldDeadlock(ResultError):
+    """A job waits for another job while no slot of this worker is free to run it."""

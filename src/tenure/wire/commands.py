@@ -116,6 +116,13 @@ class Browse(NamedTuple):
     after: bytes | None
 
 
+class Wait(NamedTuple):
+    """Ask for the states of jobs, parked up to `wait` until one of them has ended."""
+
+    wait: int
+    ids: tuple[bytes, ...]
+
+
 class Report(NamedTuple):
     """A question without words: `record`, `verify` or `queues`."""
 
@@ -130,7 +137,7 @@ class Bad(NamedTuple):
     fatal: bool = False
 
 
-Command = Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Report | Bad
+Command = Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Wait | Report | Bad
 
 
 class Job(NamedTuple):
@@ -152,3 +159,15 @@ class Job(NamedTuple):
     expires: int | None
     max_attempts: int
     max_losses: int
+
+
+class StateLine(NamedTuple):
+    """A `state` line as it stands in the answer to a wait; `kind` says what `body` is."""
+
+    id: bytes
+    state: str
+    attempts: int
+    losses: int
+    reason: str
+    kind: Literal["none", "result", "failure", "progress"]
+    body: bytes
