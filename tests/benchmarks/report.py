@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import sqlite3
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import apsw
 from rich.console import Console
 from rich.table import Table
 
@@ -67,7 +67,7 @@ def this_machine() -> Machine:
         cpus=len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 0,
         load=os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        versions={**_versions("tenure", "uvloop", "msgpack"), "SQLite": sqlite3.sqlite_version},
+        versions={**_versions("tenure", "uvloop", "msgpack", "apsw"), "SQLite": apsw.sqlite_lib_version()},
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from typing import Any
 
 from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
+from tenure.engine.store import DbError
 from tenure.server.answers import Answers
 from tenure.server.hub import Hub
 from tenure.server.session import Connection
@@ -170,7 +170,7 @@ class Lab:
 
         def full() -> None:
             if refuses():
-                raise sqlite3.OperationalError("database or disk is full")
+                raise DbError("database or disk is full")
             commit(store)
 
         store.commit = full  # type: ignore[method-assign]  # `heal` takes it back

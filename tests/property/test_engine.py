@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from tenure.engine.adding import Created, Exists
 from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
 from tenure.engine.settling import SettleAnswer
+from tenure.engine.store import DbError
 from tenure.wire.commands import Add, Bye, CancelJob, Extend, ExtendItem, Purge, Requeue, Settle, Take
 from tests.property.model import FLOOR_MS, Model
 
@@ -307,14 +307,14 @@ class EngineMachine(RuleBasedStateMachine):
 
     def fail_commit(self) -> None:
         def refuse() -> None:
-            raise sqlite3.OperationalError("database or disk is full")
+            raise DbError("database or disk is full")
 
         self.engine._store.begin()
         self.engine._store.commit = refuse  # type: ignore[method-assign]  # once, taken back below
         try:
             self.engine.commit()
             raise AssertionError("the commit went through")
-        except sqlite3.OperationalError:
+        except DbError:
             del self.engine._store.commit
             self.engine.rollback(self.mono)
 

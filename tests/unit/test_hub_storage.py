@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 
 import pytest
 
 from tenure.engine.engine import Engine
+from tenure.engine.store import DbError
 from tests.property.lab import Lab, Line, hexid, session_of
 
 
@@ -28,7 +28,7 @@ def refuse_writes_of(lab: Lab, *ids: int) -> None:
 
     def refuses() -> bool:
         found = db.execute("SELECT count(*) FROM jobs WHERE id IN (" + ",".join(f"x'{hexid(n)}'" for n in ids) + ")")
-        return bool(found.fetchone()[0])
+        return bool(found.get)
 
     lab.fail(refuses)
 
@@ -142,7 +142,7 @@ def test_a_wait_that_ends_while_taking_fails_is_answered_when_it_works_again(
 
 
 def broken(*_: object, **__: object) -> None:
-    raise sqlite3.OperationalError("disk I/O error")
+    raise DbError("disk I/O error")
 
 
 def test_a_bye_that_failed_has_not_closed_the_session(lab: Lab) -> None:

@@ -8,7 +8,19 @@ import sys
 import tenure
 from tenure import errors
 
-HEAVY = ["asyncio", "click", "rich", "uvloop", "tomllib", "socket", "ssl", "sqlite3", "logging", "multiprocessing"]
+HEAVY = [
+    "asyncio",
+    "click",
+    "rich",
+    "uvloop",
+    "tomllib",
+    "socket",
+    "ssl",
+    "sqlite3",
+    "apsw",
+    "logging",
+    "multiprocessing",
+]
 
 
 def test_all_that_is_public_is_there() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tenure.engine.store import connect
 from tests.property.lab import Lab, hexid, session_of
 
 
@@ -27,9 +27,9 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 def plant(lab: Lab, sql: str) -> int:
     """Change the file behind the server's back; returns how many rows were changed."""
-    db = sqlite3.connect(lab.path)
-    changed = db.execute(sql).rowcount
-    db.commit()
+    db = connect(lab.path)
+    db.execute(sql)
+    changed = db.changes()
     db.close()
     return changed
 

@@ -114,7 +114,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     state = SCHEDULED if run_at is not None and run_at > wall else READY
     big = len(a.body) > INLINE_BODY
     core.place += 1
-    inserted = store.execute(
+    store.execute(
         INSERT_JOB,
         (
             a.id,
@@ -134,8 +134,8 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
             big,
             wall,
         ),
-    ).rowcount
-    if not inserted:
+    )
+    if not store.changes():
         return False
     if big:
         store.execute("INSERT INTO bodies VALUES (?, ?)", (a.id, a.body))

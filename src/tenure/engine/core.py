@@ -108,7 +108,7 @@ class Core:
         self.sessions[id] = Session(before.answered if answered is None else answered, closed or before.closed)
 
     def commit(self) -> None:
-        """Make the turn durable, if it wrote anything; raises sqlite3.Error."""
+        """Make the turn durable, if it wrote anything; raises DbError."""
         if self.store.begun:
             self.store.commit()
             self.commit_no += 1

@@ -6,7 +6,6 @@ leases.  The calls of one turn share a transaction: nothing of it may be answere
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from tenure.engine import adding, operator, record, settling, sweep, taking
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
-from tenure.engine.store import Durability, Store, connect, unusable
+from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
 from tenure.wire.commands import Add, Bye, ExtendItem, Settle, Take
 
@@ -39,7 +38,7 @@ class Engine:
         self._store = Store(path, durability)
         try:
             self._core = Core(self._store, retention or Retention(), mono)
-        except sqlite3.Error as error:
+        except DbError as error:
             self._store.close()
             raise unusable(path, error) from None
         self._sweeper = sweep.Sweeper(self._core, wall, mono)
@@ -153,7 +152,7 @@ class Engine:
     # -- the turn -------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """Make all calls since the last commit durable; raises sqlite3.Error (then call `rollback`)."""
+        """Make all calls since the last commit durable; raises DbError (then call `rollback`)."""
         self._core.commit()
 
     def rollback(self, mono: float) -> None:
@@ -171,20 +170,18 @@ class Engine:
         """The ledger of all jobs and hand-outs, in constant time."""
         return self._core.ledger.as_record()
 
-    def snapshot(self) -> tuple[sqlite3.Connection, dict[str, Any]]:
+    def snapshot(self) -> tuple[Db, dict[str, Any]]:
         """A reading connection that stands at the last commit, and the record at that commit; for `record.verify`.
 
         Call it between turns; the connection may be used from another thread and is the caller's to close.
         """
         if self._store.path == ":memory:":
-            db = connect(":memory:")
-            self._store.db.backup(db)
-            return db, self.record()
+            return copied(self._store.db), self.record()
         db = connect(self._store.path, read_only=True)
         try:
             db.execute("BEGIN")
             db.execute("SELECT count(*) FROM meta").fetchone()  # the first read is what fixes the snapshot
-        except sqlite3.Error:
+        except DbError:
             db.close()
             raise
         return db, self.record()

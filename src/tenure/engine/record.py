@@ -6,11 +6,11 @@ it.  Nothing here changes anything.
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenure.engine.states import CANCELLED, DEAD, DONE, HOW_NAMES, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
+from tenure.engine.store import Db
 
 
 @dataclass
@@ -41,7 +41,7 @@ def balanced(tally: dict[str, int]) -> bool:
     return tally.get("added", 0) == jobs and tally.get("handed_out", 0) == handouts
 
 
-def recount(db: sqlite3.Connection) -> Recount:
+def recount(db: Db) -> Recount:
     """Count all rows; a scan of the whole file, on whichever connection is passed."""
     counted = Recount()
     _count_jobs(db, counted)
@@ -57,7 +57,7 @@ def recount(db: sqlite3.Connection) -> Recount:
     return counted
 
 
-def _count_jobs(db: sqlite3.Connection, counted: Recount) -> None:
+def _count_jobs(db: Db, counted: Recount) -> None:
     question = """
         SELECT queue, state, worker, how, late, expired, number > 0, count(*)
         FROM jobs GROUP BY queue, state, worker, how, late, expired, number > 0
@@ -71,7 +71,7 @@ def _count_jobs(db: sqlite3.Connection, counted: Recount) -> None:
             _count_handout(counted, queue, worker, how, late, n)
 
 
-def _count_handouts(db: sqlite3.Connection, counted: Recount) -> None:
+def _count_handouts(db: Db, counted: Recount) -> None:
     question = """
         SELECT jobs.queue, handouts.worker, handouts.how, handouts.late, count(*)
         FROM handouts JOIN jobs ON jobs.id = handouts.job GROUP BY 1, 2, 3, 4
@@ -108,11 +108,11 @@ OVERLAPS = """
 """
 
 
-def _overlaps(db: sqlite3.Connection) -> int:
+def _overlaps(db: Db) -> int:
     """How many hand-outs began before the one before them had ended, by commit numbers."""
     if db.execute("SELECT 1 FROM handouts LIMIT 1").fetchone() is None:
         return 0  # spares a fresh start the scan
-    found: int = db.execute(OVERLAPS).fetchone()[0]
+    found: int = db.execute(OVERLAPS).get
     return found
 
 
@@ -139,7 +139,7 @@ MISSING_HANDOUTS = """
 """
 
 
-def contradictions(db: sqlite3.Connection, limit: int = 20) -> list[str]:
+def contradictions(db: Db, limit: int = 20) -> list[str]:
     """Rows that contradict themselves, at most `limit` a kind, in words."""
     found = []
     for what, where in CONTRADICTIONS:
@@ -155,7 +155,7 @@ def contradictions(db: sqlite3.Connection, limit: int = 20) -> list[str]:
     return found
 
 
-def verify(db: sqlite3.Connection, claimed: dict[str, Any]) -> dict[str, Any]:
+def verify(db: Db, claimed: dict[str, Any]) -> dict[str, Any]:
     """Recount everything and compare with the record that the engine claims for the same commit.
 
     Returns {"verified": bool, "differences": [text, ...], "recounted": {...}}.

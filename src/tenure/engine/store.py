@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sqlite3
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, Literal
 from urllib.parse import quote
 
+import apsw
+
 from tenure.errors import TenureError
 
 SCHEMA_VERSION = 1
 Durability = Literal["full", "normal"]
+Db = apsw.Connection
+DbError = apsw.Error
+"""SQLite's refusals.  The names are made here so that no other module has to know which driver opens the file."""
+_READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 class StoreError(TenureError):
@@ -37,25 +42,29 @@ class Store:
         except BaseException:
             self._release_lock()
             raise
-        self.execute = self.db.execute
-        self.executemany = self.db.executemany
+        # One cursor for all statements that return no rows: each of the others gets one of its own.
+        self._cursor = self.db.cursor()
+        self.execute = self._cursor.execute
+        self.changes = self.db.changes
         self.begun = False
         try:
             self.id = self._meta("store_id", secrets.token_hex(8))
             self._read_names()
-        except sqlite3.Error as error:
+        except DbError as error:
             self.close()
             raise unusable(path, error) from None
 
     def _meta(self, name: str, fresh: str) -> str:
         self.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, fresh))
-        value: str = self.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()[0]
+        found = self.row("SELECT value FROM meta WHERE name = ?", (name,))
+        assert found is not None  # inserted above
+        value: str = found[0]
         return value
 
     def _read_names(self) -> None:
-        self.queue_ids: dict[str, int] = {name: id for id, name in self.execute("SELECT id, name FROM queues")}
+        self.queue_ids: dict[str, int] = {name: id for id, name in self.rows("SELECT id, name FROM queues")}
         self.queue_names = {id: name for name, id in self.queue_ids.items()}
-        self.worker_ids: dict[str, int] = {name: id for id, name in self.execute("SELECT id, name FROM workers")}
+        self.worker_ids: dict[str, int] = {name: id for id, name in self.rows("SELECT id, name FROM workers")}
         self.worker_names = {id: name for name, id in self.worker_ids.items()}
 
     def queue_id(self, name: str) -> int:
@@ -70,8 +79,8 @@ class Store:
 
     def _number(self, table: str, name: str, ids: dict[str, int], names: dict[int, str]) -> int:
         self.begin()
-        id = self.execute(f"INSERT INTO {table} (name) VALUES (?)", (name,)).lastrowid
-        assert id is not None  # an INSERT always has one
+        self.execute(f"INSERT INTO {table} (name) VALUES (?)", (name,))
+        id = self.db.last_insert_rowid()
         ids[name] = id
         names[id] = name
         return id
@@ -83,7 +92,7 @@ class Store:
             self.begun = True
 
     def commit(self) -> None:
-        """Make the open transaction durable; raises sqlite3.Error with the transaction still open."""
+        """Make the open transaction durable; raises DbError with the transaction still open."""
         self.execute("COMMIT")
         self.begun = False
 
@@ -96,24 +105,24 @@ class Store:
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a question."""
-        return self.execute(sql, values).fetchall()
+        return self.db.execute(sql, values).fetchall()
 
     def row(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         """The first row of a question, or None."""
-        found: tuple[Any, ...] | None = self.execute(sql, values).fetchone()
+        found: tuple[Any, ...] | None = self.db.execute(sql, values).fetchone()
         return found
 
     def many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
         """Carry out one statement for each row of values."""
-        self.executemany(sql, values)
+        self.db.executemany(sql, values)
 
     def close(self) -> None:
         """Fold the write-ahead log into the file and let go of it."""
-        with contextlib.suppress(sqlite3.Error):  # a full disk must not keep the lock: the log is as good as the file
+        with contextlib.suppress(DbError):  # a full disk must not keep the lock: the log is as good as the file
             if self.begun:
                 self.rollback()
             if self.path != ":memory:":
-                self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
         self.db.close()
         self._release_lock()
 
@@ -122,12 +131,12 @@ class Store:
             self._lock.release()
 
 
-def unusable(path: str, error: sqlite3.Error) -> StoreError:
+def unusable(path: str, error: DbError) -> StoreError:
     """The error for a file that SQLite cannot read or write."""
     return StoreError(f"{path} cannot be used as a Tenure data file ({error}); name another with --data")
 
 
-def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
+def connect(path: str, *, read_only: bool = False) -> Db:
     """Open a connection, one of several in this process, to a file that this process has for itself.
 
     SQLite then locks the file once and not in every transaction (its `unix-excl` file system layer), which a
@@ -136,23 +145,26 @@ def connect(path: str, *, read_only: bool = False) -> sqlite3.Connection:
     """
     exclusive = "&vfs=unix-excl" if os.name == "posix" else ""
     address = f"file:{quote(path)}?mode={'ro' if read_only else 'rwc'}{exclusive}"
-    return sqlite3.connect(
-        path if path == ":memory:" else address,
-        uri=path != ":memory:",
-        isolation_level=None,
-        check_same_thread=False,
-        cached_statements=256,
-    )
+    flags = apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_READONLY if read_only else _READ_WRITE)
+    return Db(path if path == ":memory:" else address, flags, statementcachesize=256)
 
 
-def _open(path: str, durability: Durability) -> sqlite3.Connection:
+def copied(db: Db) -> Db:
+    """Return a copy in memory, the caller's to close."""
+    copy = connect(":memory:")
+    with copy.backup("main", db, "main") as backup:
+        backup.step()
+    return copy
+
+
+def _open(path: str, durability: Durability) -> Db:
     try:
         db = connect(path)
-    except sqlite3.Error as error:
+    except DbError as error:
         raise unusable(path, error) from None
     try:
         return _prepare(db, path, durability)
-    except sqlite3.Error as error:
+    except DbError as error:
         db.close()
         raise unusable(path, error) from None
     except StoreError:
@@ -160,9 +172,9 @@ def _open(path: str, durability: Durability) -> sqlite3.Connection:
         raise
 
 
-def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> sqlite3.Connection:
-    """Look whose file it is before anything is written to it, then set it up; raises sqlite3.Error or StoreError."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
+def _prepare(db: Db, path: str, durability: Durability) -> Db:
+    """Look whose file it is before anything is written to it, then set it up; raises DbError or StoreError."""
+    version: int = db.pragma("user_version")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     ours = version > 0 and tables >= {"meta", "jobs", "handouts"}  # other programs number their versions too
     if (tables or version) and not ours:
@@ -178,7 +190,7 @@ def _prepare(db: sqlite3.Connection, path: str, durability: Durability) -> sqlit
     db.execute("PRAGMA journal_size_limit = 67108864")
     if version == 0:
         schema = resources.files("tenure.engine").joinpath("schema.sql").read_text(encoding="utf-8")
-        db.executescript(f"BEGIN; {schema} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        db.execute(f"BEGIN; {schema} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;").fetchall()
     return db
 
 

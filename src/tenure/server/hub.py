@@ -7,13 +7,13 @@ to the connections.  The asyncio shell in `server.py` and the tests drive this s
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from tenure.engine.engine import Engine
+from tenure.engine.store import DbError
 from tenure.server.answers import Answers
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
@@ -219,7 +219,7 @@ class Hub:
             self._serve_parked(wall, mono)
             self._engine.commit()
         except Exception as error:
-            expected = isinstance(error, sqlite3.Error)
+            expected = isinstance(error, DbError)
             self._fault = f"{error}; nothing was done, send the line again later"
             log.error("a turn of %d lines was undone: %s", len(inbox), error, exc_info=not expected)
             self._undo(replies, questions, mono)
@@ -240,7 +240,7 @@ class Hub:
             (self._parking.remove if parked else self._parking.restore)(take)
         try:
             self._roll_back(mono)
-        except sqlite3.Error:
+        except DbError:
             log.exception("the store cannot even be read; every turn begins with another try")
 
     def _roll_back(self, mono: float) -> None:
@@ -253,7 +253,7 @@ class Hub:
         for connection in self._questions:
             try:
                 self.background.append((connection, partial(recount, *self._engine.snapshot())))
-            except sqlite3.Error as error:
+            except DbError as error:
                 log.error("no snapshot for a recount: %s", error)
                 self.finish(connection, None, mono)
                 self._replies.append((connection, b""))  # `finish` has put the answer; this has it written

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from typing import Any
 
 from tenure.engine import record
 from tenure.engine.engine import Engine
+from tenure.engine.store import Db
 from tenure.server.parking import Parking
 from tenure.wire import encode
 from tenure.wire.commands import Browse, Show
@@ -55,7 +55,7 @@ class Reports:
         )
 
 
-def recount(db: sqlite3.Connection, claimed: dict[str, Any]) -> dict[str, Any]:
+def recount(db: Db, claimed: dict[str, Any]) -> dict[str, Any]:
     """The record `claimed` for a snapshot, and what a recount of that says; closes the connection."""
     try:
         return {"record": claimed, **record.verify(db, claimed)}
