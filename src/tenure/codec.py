@@ -9,9 +9,10 @@ the rest.  A *container* that msgpack does not know is an array whose first item
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 from zlib import crc32
 
 from msgpack import ExtType, Packer, Timestamp, Unpacker, unpackb
@@ -19,7 +20,7 @@ from msgpack.exceptions import UnpackException
 
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import VERSION, Message
-from tenure.outcome import Failure
+from tenure.outcome import Failure, escape, shorten
 from tenure.packable import LEAVES, MARKS, MAX_DEPTH, SCALARS, find_fault
 
 _STR = frozenset({str})
@@ -27,6 +28,10 @@ _MARK = 1
 _MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
 _MARK_BYTES = b"\xd4\x01"
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
+_NOT_STORED = b"\x93\xd4\x01n"
+"""How a result begins that was not kept: an array of a mark that no value has, a kind and a text."""
+_KINDS: tuple[WhyNotStored, ...] = ("not storable", "too large", "disabled")
+_MAX_WHY_CHARS = 1000
 _PROVE_FROM = 4096
 _LEAF_READERS = {code: reader for code, _, reader in LEAVES.values()}
 
@@ -38,6 +43,24 @@ _MAX_KEPT_BYTES = 1024 * 1024
 
 class _Unfit(Exception):
     """Something in a value has no wire form; `find_fault` finds where."""
+
+
+WhyNotStored = Literal["not storable", "too large", "disabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A result that was kept."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored:
+    """A job that is done and whose result was not kept; `why` says more in a sentence."""
+
+    kind: WhyNotStored
+    why: str
 
 
 class Body(NamedTuple):
@@ -68,6 +91,11 @@ def pack_value(value: Any, path: str = "value") -> bytes:
         return _packed_plain(value) if type(value) in SCALARS else _packed_walk(_write, value)
     except (_Unfit, ValueError):
         _raise_fault((path, value))
+
+
+def pack_not_stored(kind: WhyNotStored, why: str) -> bytes:
+    """Pack what stands in the place of a result that is not kept."""
+    return _NOT_STORED + _packed_plain(kind) + _packed_plain(shorten(escape(why), _MAX_WHY_CHARS))
 
 
 def pack_failure(failure: Failure) -> bytes:
@@ -259,6 +287,17 @@ def unpack_value(data: bytes) -> Any:
     if any(mark in data for mark in _TIMESTAMPS) and _holds_timestamp(value):
         raise DecodeError("it holds a msgpack timestamp, which this version never writes")
     return value
+
+
+def unpack_result(data: bytes) -> Stored | NotStored:
+    """Return what `pack_value` or `pack_not_stored` packed; raises DecodeError and nothing else."""
+    if not data.startswith(_NOT_STORED):
+        return Stored(unpack_value(data))
+    fields = unpack_value(b"\x92" + data[len(_NOT_STORED) :])
+    kind = next((kind for kind in _KINDS if kind == fields[0]), None)
+    if kind is None or type(fields[1]) is not str:
+        raise DecodeError("the result was not kept, in a manner that this version does not know")
+    return NotStored(kind, fields[1])
 
 
 def unpack_failure(data: bytes) -> Failure:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from zlib import crc32
 
-from tenure.codec import fingerprint, pack_call, pack_value
+from tenure.codec import NotStored, Stored, fingerprint, pack_call, pack_value, unpack_call, unpack_result
 from tenure.config import seconds, whole
 from tenure.errors import ConfigError, NotSerializable, TaskDefinitionError
 from tenure.ids import new_id
@@ -151,6 +151,28 @@ class Task(Generic[P, R]):
             if bound.arguments[name] is self._signature.parameters[name].default:
                 del bound.arguments[name]
         return self._made(packed, fingerprint(self.name, bound.args, bound.kwargs), key, options)
+
+    def unpack(self, message: Message) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments of a message as the function declares them.
+
+        Raises DecodeError for bytes that cannot be read, and TypeError for arguments that do not fit the function.
+        """
+        args, kwargs = unpack_call(message.args)
+        self.check(args, kwargs)
+        return args, kwargs
+
+    def pack_result(self, value: Any) -> bytes:
+        """Pack what the function returned; raises NotSerializable, and nothing else."""
+        try:
+            return pack_value(value, "result")
+        except NotSerializable:
+            raise
+        except Exception as error:  # noqa: BLE001  (the value's own code may raise anything)
+            raise NotSerializable(f"the result cannot be packed: {type(error).__name__}") from error
+
+    def unpack_result(self, data: bytes) -> Stored | NotStored:
+        """Return the result that a worker of this task packed; raises DecodeError."""
+        return unpack_result(data)
 
     def _filled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return all arguments in order, defaults filled in; None where only a full binding can tell.
