@@ -32,6 +32,7 @@ TenureError
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 
@@ -155,22 +156,22 @@ class JobControl(TenureError):
 
 
 class Retry(JobControl):
-    """Run the job again: counts an attempt.
+    """Run the job again: counts an attempt; out of attempts, it is dead.
 
-    `delay` is seconds; None: by the task's declared backoff.
+    `delay` is seconds or a timedelta; None: by the task's declared backoff.
     """
 
-    def __init__(self, delay: float | None = None, reason: str = "") -> None:
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
         super().__init__(reason or "the task asked to be run again")
         self.delay = delay
         self.reason = reason
 
 
 class Snooze(JobControl):
-    """Run the job again in so many seconds; counts neither as an attempt nor as a loss."""
+    """Run the job again in so many seconds (or a timedelta); counts neither as an attempt nor as a loss."""
 
-    def __init__(self, seconds: float, reason: str = "") -> None:
-        super().__init__(reason or f"the task asked to wait {seconds:g} s")
+    def __init__(self, seconds: float | timedelta, reason: str = "") -> None:
+        super().__init__(reason or "the task asked to be run later")
         self.seconds = seconds
         self.reason = reason
 

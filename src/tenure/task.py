@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from zlib import crc32
@@ -23,7 +23,9 @@ from tenure.message import (
     Message,
 )
 from tenure.names import checked, shown, task_name, unknown_option
-from tenure.retry import Backoff
+from tenure.option_checks import dead_hook, exception_classes
+from tenure.outcome import DeadHook
+from tenure.retry import DEFAULT_BACKOFF, Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
 
 if TYPE_CHECKING:
@@ -47,6 +49,9 @@ class TaskWords(TypedDict, total=False):
     visibility_timeout: float | timedelta | None
     timeout: float | timedelta | None
     backoff: Backoff
+    retry_on: type[BaseException] | Sequence[type[BaseException]] | None
+    give_up_on: type[BaseException] | Sequence[type[BaseException]]
+    on_dead: DeadHook | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,10 @@ class TaskOptions:
     max_losses: int = DEFAULT_MAX_LOSSES
     visibility_timeout: float | None = None
     timeout: float | None = None
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = DEFAULT_BACKOFF
+    retry_on: tuple[type[BaseException], ...] | None = None
+    give_up_on: tuple[type[BaseException], ...] = ()
+    on_dead: DeadHook | None = None
 
 
 class Task(Generic[P, R]):
@@ -167,7 +175,7 @@ class Task(Generic[P, R]):
             return pack_value(value, "result")
         except NotSerializable:
             raise
-        except Exception as error:  # noqa: BLE001  (the value's own code may raise anything)
+        except Exception as error:
             raise NotSerializable(f"the result cannot be packed: {type(error).__name__}") from error
 
     def unpack_result(self, data: bytes) -> Stored | NotStored:
@@ -374,5 +382,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "visibility_timeout": _optional_seconds("visibility_timeout"),
     "timeout": _optional_seconds("timeout"),
     "backoff": _checked_backoff,
+    "retry_on": lambda value: None if value is None else exception_classes("retry_on", value),
+    "give_up_on": functools.partial(exception_classes, "give_up_on"),
+    "on_dead": lambda value: None if value is None else dead_hook(value),
 }
 _WORDS = ("name", *_CHECKS)

@@ -11,8 +11,8 @@ from tenure.codec import pack_value, unpack_call
 from tenure.context import JobContext, enter
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Delivery, Message, Raw
-from tenure.outcome import Broken, Failed, Newer, Outcome, Returned, UnknownTask, failure_from
-from tenure.settle import Policy
+from tenure.outcome import Broken, Newer, Outcome, Returned, UnknownTask
+from tenure.settle import Policy, outcome_of
 from tenure.task import Task
 from tenure.worker.table import Lease
 
@@ -39,7 +39,8 @@ class Executor:
         if task is None:
             logger.warning("no task %s here; job %s is released for another worker", message.task, message.id)
             return UnknownTask(message.task), Policy(message.max_attempts)
-        policy = Policy(message.max_attempts, task.backoff)
+        own = task.defaults
+        policy = Policy(message.max_attempts, own.backoff, own.retry_on, own.give_up_on)
         try:
             args, kwargs = unpack_call(message.args)
             task.check(args, kwargs)
@@ -51,7 +52,7 @@ class Executor:
         if logger.isEnabledFor(logging.INFO):
             logger.info("start %s %s attempt %d", message.task, message.id, delivery.attempt)
         # A context of its own: what one job sets there, another must not find.
-        return Context().run(self._call, task, context, args, kwargs), policy
+        return Context().run(self._call, task, context, policy, args, kwargs), policy
 
     def _context(self, message: Message, delivery: Delivery, lease: Lease) -> JobContext:
         return JobContext(
@@ -67,13 +68,18 @@ class Executor:
         )
 
     def _call(
-        self, task: Task[..., Any], context: JobContext, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        task: Task[..., Any],
+        context: JobContext,
+        policy: Policy,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Outcome:
         enter(context)
         try:
             value = task.fn(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
-            return Failed(failure_from(error))
+            return outcome_of(error, policy)
         return Returned(None if value is None else self._packed(value, context))
 
     def _packed(self, value: Any, context: JobContext) -> bytes | None:
