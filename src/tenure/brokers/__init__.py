@@ -12,6 +12,7 @@ from tenure.errors import ConfigError
 SCHEMES = {
     "tenure": "tenure.brokers.server",
     "tenure+unix": "tenure.brokers.server",
+    "memory": "tenure.brokers.memory",
 }
 """URL scheme -> module, which has `from_url(url, **settings) -> Broker`."""
 

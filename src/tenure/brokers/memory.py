@@ -1,0 +1,338 @@
+"""`memory://`: the server's own hub and engine in this process, over a database in memory.
+
+Nothing here is a second form of a rule: the client's lines go as bytes to the same `Hub` that a server drives, and its
+answers are read by the same code.  What is missing is the network, the disk and the server's own process.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from inspect import signature
+from urllib.parse import unquote, urlsplit
+from weakref import WeakSet
+
+from tenure.broker import Added, Capabilities, ProducerCounts
+from tenure.brokers.adding import AddCall, Counts, add_one
+from tenure.brokers.connection import Address, Connection, tell_of_forks
+from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
+from tenure.brokers.operating import ServerAdmin
+from tenure.brokers.pool import Pool
+from tenure.clock import Clock, SystemClock
+from tenure.engine.engine import Engine
+from tenure.errors import ConfigError
+from tenure.message import Message, check_name
+from tenure.names import unknown_option
+from tenure.server.answers import Answers
+from tenure.server.hub import GAP, Hub
+from tenure.server.session import Connection as Place
+from tenure.wire import encode
+from tenure.wire.commands import MAX_BATCH_LINES, MAX_BODY, Role
+from tenure.wire.replies import Reply, ReplyReader, parse_welcome
+
+_STEP = GAP * 0.9
+"""Seconds of a turn that makes up for time in which nobody asked: a longer one would count as the server's absence."""
+_LONGEST_LOOK = 0.25
+"""Seconds after which a waiting line looks at the clock again, which may have been moved meanwhile."""
+_ADDRESS = Address("memory")
+
+
+class MemoryClock(SystemClock):
+    """The machine's clocks, of which only the calendar heeds a library that freezes time, such as freezegun.
+
+    Leases and waits go by clocks that run on, so that nothing waits for ever while the calendar stands.
+    """
+
+    @staticmethod
+    def wall() -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+class MemoryServer:
+    """One hub and its engine, which any number of threads drive in turn; `clock` is its only source of time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        mono = clock.mono()
+        self.engine = Engine(":memory:", wall=self._wall(), mono=mono, durability="normal")
+        self.hub = Hub(self.engine, answers=Answers("memory", secrets.token_hex(8), "normal"), mono=mono)
+        self._seen = mono
+        self._waiting: dict[Place, threading.Event] = {}
+        self.closed = False
+
+    def open(self) -> Place:
+        """A new connection."""
+        with self.lock:
+            if self.closed:
+                raise ConnectionError("the broker is closed")
+            return self.hub.open(self.clock.mono())
+
+    def ask(self, place: Place, data: bytes, woken: threading.Event, answered: Callable[[bytes], bool]) -> None:
+        """Let bytes arrive, and give `answered` what comes back until it is content.
+
+        `woken` may be set from outside, which ends the wait.  Raises ConnectionError.
+        """
+        with self.lock:
+            if self.closed or place.gone or place.closing:
+                raise ConnectionError("the connection is closed")
+            self._catch_up()
+            self.hub.receive(place, data, self.clock.mono())
+            self._waiting[place] = woken
+            try:
+                while not answered(self._turn(place)):
+                    self._rest(place, woken)
+            finally:
+                del self._waiting[place]
+
+    def _turn(self, place: Place) -> bytes:
+        """Have a turn and return what there is for this connection."""
+        self.turn()
+        out = b"".join(place.out)
+        place.out.clear()
+        return out
+
+    def _rest(self, place: Place, woken: threading.Event) -> None:
+        """Let others have their turns until there is an answer, or time for a look; raises ConnectionError."""
+        if place.closing or self.closed:
+            raise ConnectionError("the server closed the connection")
+        mono = self.clock.mono()
+        seconds = min(_LONGEST_LOOK, max(0.0, self.hub.next_wake(self._wall(), mono) - mono))
+        self.lock.release()
+        try:
+            self.clock.wait(woken, seconds)
+        finally:
+            self.lock.acquire()
+        if woken.is_set() and not place.out:
+            raise ConnectionError("the wait was interrupted")
+
+    def turn(self) -> None:
+        """Apply what has arrived and what time has brought, and wake those who wait for it; call it with the lock."""
+        self._catch_up()
+        touched = self.hub.turn(self._wall(), self.clock.mono())
+        work, self.hub.background = self.hub.background, []
+        for place, question in work:
+            touched += self.hub.finish(place, question(), self.clock.mono())
+        for place in touched:
+            if place in self._waiting:
+                self._waiting[place].set()
+        if work:
+            self.turn()
+
+    def _catch_up(self) -> None:
+        """Have the turns that a server would have had while nobody asked: no lease is longer for it, and none lost."""
+        now = self.clock.mono()
+        while now - self._seen > _STEP:
+            self._seen += _STEP
+            for place in self.hub.turn(self._wall(), self._seen):
+                if place in self._waiting:
+                    self._waiting[place].set()
+        self._seen = now
+
+    def lost(self, place: Place) -> None:
+        """The connection is gone."""
+        with self.lock:
+            if not self.closed:
+                self.hub.lost(place, self.clock.mono())
+
+    def next_due(self) -> float | None:
+        """When the next scheduled job falls due, in seconds since the epoch."""
+        with self.lock:
+            self.turn()
+            due = self.engine.next_due()
+        return None if due is None else due / 1000
+
+    def holding(self) -> bool:
+        """Whether a job is handed out."""
+        return self.engine.next_lease_end() is not None
+
+    def look(self) -> None:
+        """Have a turn: the clock was moved."""
+        with self.lock:
+            if not self.closed:
+                self.turn()
+
+    def close(self) -> None:
+        """Let go of the database and end all waits."""
+        with self.lock:
+            if not self.closed:
+                self.closed = True
+                for woken in self._waiting.values():
+                    woken.set()
+                self.engine.close()
+
+    def _wall(self) -> int:
+        return int(self.clock.wall() * 1000)
+
+
+class MemoryConnection(Connection):
+    """A connection without a socket: an exchange is a call of the hub, and a wait ends by the server's clock."""
+
+    def __init__(self, server: MemoryServer, hello: bytes) -> None:
+        self.address = _ADDRESS
+        self.closed = False
+        self._server = server
+        self._place = server.open()
+        self._woken = threading.Event()
+        self._interrupted = False
+        self.used_at = server.clock.boot()
+        replies: list[Reply] = []
+        self.exchange(hello, 1, 1.0, replies)
+        self.welcome = parse_welcome(replies[0].line)
+
+    def exchange(self, data: bytes, answers: int, limit: float, out: list[Reply]) -> None:
+        """Hand `data` over and append the complete answers to `out`; raises ConnectionError and closes."""
+        reader = ReplyReader()
+        missing = answers
+
+        def answered(got: bytes) -> bool:
+            nonlocal missing
+            self._woken.clear()  # before the look at what may have set it
+            found = reader.feed(got) if got else []
+            out.extend(found)
+            missing -= len(found)
+            if missing > 0 and self._interrupted:
+                raise ConnectionError("the wait was interrupted")
+            return missing <= 0
+
+        if self.closed:
+            raise ConnectionError("the connection is closed")
+        self.used_at = self._server.clock.boot()
+        try:
+            self._server.ask(self._place, data, self._woken, answered)
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, line: bytes, limit: float) -> bytes:
+        """Hand a line over and return its one-line answer without its end."""
+        out: list[Reply] = []
+        self.exchange(line, 1, limit, out)
+        return out[0].line
+
+    def interrupt(self) -> None:
+        """Make an exchange that waits in another thread end now, as if the server had closed."""
+        self._interrupted = True
+        self._woken.set()
+
+    def close(self) -> None:
+        """The server forgets the connection; a second time does nothing."""
+        if not self.closed:
+            self.closed = True
+            self._server.lost(self._place)
+
+
+class MemoryBroker:
+    """Holds the jobs in this process, for tests and for trying things out; all of them are gone with the process.
+
+    `name`: brokers of one name share their jobs, within the process; without a name it has its own, which are gone
+    once it is closed.  A forked child begins with none.  `clock` and `roll` (0..1, the jitter) can be passed in.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        pool_size: int = 8,
+        add_timeout: float = 5.0,
+        clock: Clock | None = None,
+        roll: Callable[[], float] = random.random,
+    ) -> None:
+        self.name = name
+        self.clock: Clock = clock or MemoryClock()
+        self.roll = roll
+        self.add_timeout = add_timeout
+        self.read_limit = 1.0
+        self.max_body = MAX_BODY
+        self.closing = threading.Event()
+        self.pool = Pool(self._open_producer, pool_size, self.clock)
+        self._admins: WeakSet[ServerAdmin] = WeakSet()
+        self.after_fork()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: its own jobs, session and counts."""
+        self.server = _named(self.name, self.clock) if self.name else MemoryServer(self.clock)
+        self.tally = Counts()
+        self._session = secrets.token_hex(16)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Flags and limits: those of a server with its defaults."""
+        return Capabilities(max_body=self.max_body, max_batch=MAX_BATCH_LINES)
+
+    def add(self, messages: Sequence[Message]) -> list[Added]:
+        """Store the messages; one answer a message, in order."""
+        if len(messages) == 1:
+            return add_one(self, messages[0])
+        return AddCall(self, messages).run()
+
+    def counts(self) -> ProducerCounts:
+        """What the adds over this broker came to so far."""
+        return self.tally.now()
+
+    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> ServerConsumer:
+        """Return the two lines of a worker; `session` is 32 hexadecimal digits, new for each."""
+        try:
+            for queue in queues:
+                check_name("queue", queue)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        taking, settling = self._line(session, "worker", name), self._line(session, "worker", name)
+        return ServerConsumer(taking, settling, queues, visibility_timeout)
+
+    def keeper(self) -> ServerKeeper:
+        """Return what extends and ends leases."""
+        return ServerKeeper(self._line(secrets.token_hex(16), "keeper", ""))
+
+    def admin(self) -> ServerAdmin:
+        """Return the operator's verbs."""
+        admin = ServerAdmin(self._line(secrets.token_hex(16), "admin", ""))
+        self._admins.add(admin)
+        return admin
+
+    def close(self) -> None:
+        """Close the connections; the jobs of a broker without a name are gone."""
+        self.closing.set()
+        self.pool.close()
+        for admin in tuple(self._admins):
+            admin.close()
+        if not self.name:
+            self.server.close()
+
+    def learn(self, limit: float) -> None:
+        """The limits are known: they are those of a server with its defaults."""
+
+    def _line(self, session: str, role: Role, name: str) -> Line:
+        hello = encode.hello(session, role, name)
+        return Line(lambda: MemoryConnection(self.server, hello), self.clock, self.read_limit)
+
+    def _open_producer(self, limit: float) -> Connection:
+        return MemoryConnection(self.server, encode.hello(self._session, "producer", ""))
+
+
+_servers: dict[tuple[int, str], MemoryServer] = {}
+_servers_lock = threading.Lock()
+
+
+def _named(name: str, clock: Clock) -> MemoryServer:
+    """The server of that name in this process: a child of a fork is another process."""
+    with _servers_lock:
+        return _servers.setdefault((os.getpid(), name), MemoryServer(clock))
+
+
+def from_url(url: str, **settings: object) -> MemoryBroker:
+    """Return the broker for `memory://` or `memory://NAME`; raises ConfigError."""
+    known = [word for word in signature(MemoryBroker).parameters if word != "name"]
+    for word in settings:
+        if word not in known:
+            raise ConfigError(unknown_option("memory://", word, known))
+    parts = urlsplit(url)
+    if parts.path or parts.query or parts.fragment:
+        raise ConfigError(f"broker URL {url!r} is not memory:// or memory://NAME")
+    return MemoryBroker(unquote(parts.netloc), **settings)  # type: ignore[arg-type]
