@@ -78,6 +78,9 @@ JOB = f"job {J1} 1 30000 30000 1 0 q t {FP} 4\nbody\n"
 ADD = f"add {J1} q t {FP} 4\nbody"
 KEYED = f"add {J2} q t {FP} 4 k=order\nbody"
 DEAD = held("", then=f"dead {J1}:1 why 3\nbad")
+DONE_STATE = f"state {J1} done 1 0 - result 6\nresult\n"
+RUNNING_STATE = f"state {J2} running 0 0 - none 0\n\nstate {J3} unknown 0 0 - none 0\n\n"
+DEAD_STATE = f"state {J1} dead 1 0 why failure 3\nbad\n"
 SCENARIOS = {
     "hello": Scenario(nothing, f"hello 1 {session_of(ME)} worker w", ""),
     "add": Scenario(nothing, ADD, f"ok {J1} created", counted=(("added", 1),)),
@@ -126,6 +129,12 @@ SCENARIOS = {
     "release, too late": Scenario(ran_out, f"release {J1}:1 0 unknown", "lost"),
     "dead": Scenario(held("k=order"), f"dead {J1}:1 bad%20bytes 5\nerror", "ok dead", counted=(("dead", 1),)),
     "cancel": Scenario(held("k=order"), f"cancel {J1}:1 asked", "ok cancelled", counted=(("cancelled", 1),)),
+    "wait, one has ended": Scenario(
+        held("", "", then=f"done {J1}:1 6\nresult"),
+        f"wait 30000 {J1} {J2} {J3}",
+        f"states 3 {len(DONE_STATE + RUNNING_STATE)}\n{DONE_STATE}{RUNNING_STATE}"[:-1],
+    ),
+    "wait 0": Scenario(DEAD, f"wait 0 {J1}", f"states 1 {len(DEAD_STATE)}\n{DEAD_STATE}"[:-1]),
     "extend": Scenario(held("", ""), f"extend {J1}:1+4 {J2}:1 {J3}:1\nhalf", "ok 30000 30000 lost"),
     "bye lost": Scenario(
         held("", "", "ml=1", then=f"done {J1}:1"),
@@ -313,4 +322,19 @@ def test_a_take_that_was_lost_is_given_again_with_what_is_left() -> None:
     lab.pass_time(10.0)
     answer = lab.connect(ME).ask("take 1 10 0 30000 q")
     assert answer.split("\n")[1].split()[:4] == ["job", J1, "1", "20000"]
+    lab.close()
+
+
+def test_a_parked_wait_that_was_cut_is_asked_again_and_hears_of_the_end() -> None:
+    lab, line = begin(SCENARIOS["done"])
+    for part in cuts(f"wait 30000 {J1}"):
+        caller = lab.connect(KEEPER)
+        caller.write(part)
+        lab.turn()
+        caller.cut()
+    assert not lab.hub._parking.jobs
+    caller = lab.connect(KEEPER)
+    assert caller.ask(f"wait 30000 {J1}") == ""
+    line.ask(SCENARIOS["done"].request)
+    assert caller.read().decode() == f"states 1 {len(DONE_STATE)}\n{DONE_STATE}"
     lab.close()

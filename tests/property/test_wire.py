@@ -26,7 +26,9 @@ from tenure.wire.commands import (
     Requeue,
     Settle,
     Show,
+    StateLine,
     Take,
+    Wait,
 )
 from tenure.wire.parse import CommandParser
 from tenure.wire.words import quote, unquote
@@ -139,6 +141,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Purge, ids),
     st.builds(Show, ids),
     st.builds(Browse, st.none() | names, st.integers(0, 1000), st.none() | ids),
+    st.builds(Wait, millis, st.lists(ids, min_size=1, max_size=4).map(tuple)),
     st.builds(Report, st.sampled_from(["record", "verify", "queues"])),
 )
 
@@ -172,6 +175,8 @@ def line(command: Command) -> bytes:
         case Browse():
             after = None if command.after is None else command.after.hex()
             return encode.browse(command.queue, command.limit, after)
+        case Wait():
+            return encode.wait([id.hex() for id in command.ids], command.wait / 1000)
         case Report():
             return encode.report(command.what)
         case Bad():
@@ -301,5 +306,39 @@ def test_a_torn_or_damaged_answer_is_a_protocol_error_or_jobs(answer: list[Job],
     try:
         for reply in replies.ReplyReader().feed(bytes(packed)):
             replies.parse_jobs(*reply)
+    except (ProtocolError, ServerError):
+        pass
+
+
+state_lines = st.builds(
+    StateLine,
+    ids,
+    st.sampled_from(["scheduled", "ready", "running", "done", "dead", "cancelled", "unknown", "expired"]),
+    st.integers(0, 99),
+    st.integers(0, 99),
+    texts,
+    st.sampled_from(["none", "result", "failure", "progress", "later"]),
+    bodies,
+)
+
+
+@given(st.lists(st.lists(state_lines, max_size=3), max_size=3), st.lists(st.integers(0, 10**6), max_size=8))
+def test_states_come_back_as_they_were_in_any_chunks(answers: list[list[StateLine]], points: list[int]) -> None:
+    data = b"".join(encode.states(answer) for answer in answers) + b"ok done\n"
+    reader = replies.ReplyReader()
+    found = [reply for piece in cut(data, points) for reply in reader.feed(piece)]
+    asked = [[line.id.hex() for line in answer] for answer in answers]
+    assert [replies.parse_states(*reply, ids) for reply, ids in zip(found[:-1], asked, strict=True)] == answers
+    assert found[-1] == replies.Reply(b"ok done")
+    assert not reader.partial
+
+
+@given(st.lists(state_lines, min_size=1, max_size=2), st.data())
+def test_a_torn_or_damaged_answer_is_a_protocol_error_or_states(answer: list[StateLine], data: st.DataObject) -> None:
+    packed = bytearray(encode.states(answer))
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        for reply in replies.ReplyReader().feed(bytes(packed)):
+            replies.parse_states(*reply, [line.id.hex() for line in answer])
     except (ProtocolError, ServerError):
         pass

@@ -6,6 +6,7 @@ its counts, so that each transition stands in one place.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenure.engine.leases import Lease, LeaseBook
@@ -63,6 +64,9 @@ class Core:
         self.served: dict[int, int] = {}
         self.woken: set[str] = set()
         """Names of queues in which jobs have become ready since the last look."""
+        self.awaited: Mapping[bytes, object] = {}
+        """Jobs that somebody waits for; only their ends are noted."""
+        self.ended: set[bytes] = set()
         self.load(mono)
 
     def load(self, mono: float) -> None:
@@ -123,12 +127,18 @@ class Core:
             else:
                 self.sessions[id] = before
         self.moved.clear()
+        self.ended.clear()
         self.load(mono)
 
     def due_at(self, run_at: int) -> None:
         """Note that a job is scheduled for then."""
         if self.next_due is None or run_at < self.next_due:
             self.next_due = run_at
+
+    def note_end(self, id: bytes) -> None:
+        """Note that a job has ended, if somebody waits for it."""
+        if id in self.awaited:
+            self.ended.add(id)
 
     # -- the end of a hand-out ------------------------------------------------------------------------------------
 
@@ -142,16 +152,20 @@ class Core:
             self._key_after_done(lease.task, lease.key, wall)
         self._count_end(lease, H_DONE, "done")
         self.leases.remove(lease)
+        if self.awaited:
+            self.note_end(lease.id)
 
     def end_dead(self, lease: Lease, how: int, reason: str, error: bytes | None, wall: int, *, cause: str = "") -> None:
         """The job has failed for good; its key is free."""
         self._end(lease, how, DEAD, cause or reason, error, wall, ended_at=wall, reason=reason)
         self.free_key(lease.task, lease.key)
+        self.note_end(lease.id)
 
     def end_cancelled(self, lease: Lease, how: int, reason: str, wall: int, error: bytes | None = None) -> None:
         """The job was cancelled while it ran; its key is free."""
         self._end(lease, how, CANCELLED, reason, error, wall, ended_at=wall, reason=reason)
         self.free_key(lease.task, lease.key)
+        self.note_end(lease.id)
 
     def end_scheduled(self, lease: Lease, how: int, run_at: int, cause: str, error: bytes | None, wall: int) -> None:
         """The job runs again at `run_at`."""

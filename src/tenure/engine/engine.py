@@ -6,16 +6,16 @@ leases.  The calls of one turn share a transaction: nothing of it may be answere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenure.engine import adding, operator, record, settling, sweep, taking
+from tenure.engine import adding, operator, record, settling, sweep, taking, waiting
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, Settle, Take
+from tenure.wire.commands import Add, Bye, ExtendItem, Settle, StateLine, Take
 
 RUN_OUT_BATCH = 2_000
 
@@ -86,6 +86,27 @@ class Engine:
     def browse_dead(self, queue: str | None, limit: int, after: bytes | None) -> list[dict[str, Any]]:
         """Dead jobs in the order of their ids."""
         return operator.browse_dead(self._core, queue, limit, after)
+
+    # -- waiting for jobs to end ------------------------------------------------------------------------------------
+
+    def states(self, ids: Sequence[bytes], wall: int) -> list[StateLine]:
+        """What is known of each job, in order; see `waiting.states`."""
+        return waiting.states(self._core, ids, wall)
+
+    def jobs_of(self, ids: Sequence[bytes]) -> Sequence[bytes]:
+        """The jobs that ids stand for, which differ where an id is a duplicate's."""
+        return waiting.jobs_of(self._core, ids)
+
+    def watch(self, jobs: Mapping[bytes, object]) -> None:
+        """Note from now on which of these jobs end; the mapping may change while it is watched."""
+        self._core.awaited = jobs
+
+    def ended(self) -> set[bytes]:
+        """Watched jobs that have ended since the last call."""
+        ended = self._core.ended
+        if ended:
+            self._core.ended = set()
+        return ended
 
     # -- sessions -------------------------------------------------------------------------------------------------
 

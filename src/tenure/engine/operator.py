@@ -19,6 +19,7 @@ def cancel_job(core: Core, id: bytes, terminate: bool, wall: int) -> str | None:
         core.store.begin()
         core.store.execute(CANCEL_WAITING, (wall, id))
         core.free_key(task, key)
+        core.note_end(id)
         tally = core.ledger.queues[queue]
         tally[STATE_NAMES[state]] -= 1
         tally["cancelled"] += 1

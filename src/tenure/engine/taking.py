@@ -153,6 +153,7 @@ def expire(core: Core, id: bytes, queue: int, row: tuple[Any, ...], wall: int) -
     """A waiting job is past its latest start: dead, its key free."""
     core.store.execute(EXPIRE, (wall, id))
     core.free_key(row[5], row[6])
+    core.note_end(id)
     tally = core.ledger.queue(queue)
     tally["ready"] -= 1
     tally["dead"] += 1

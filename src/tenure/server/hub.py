@@ -14,10 +14,11 @@ from typing import Any
 
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
+from tenure.engine.waiting import OVER
 from tenure.server.answers import Answers
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
-from tenure.server.session import Connection, Parked
+from tenure.server.session import Connection, Parked, ParkedWait
 from tenure.wire import encode
 from tenure.wire.commands import (
     LINE_AGE,
@@ -39,6 +40,7 @@ from tenure.wire.commands import (
     Settle,
     Show,
     Take,
+    Wait,
 )
 from tenure.wire.parse import CommandParser
 
@@ -50,7 +52,7 @@ LOOK_AGAIN = 0.005
 SWEEP_PAUSE = 0.02
 GIVE_UP = 3
 """Lines in a row that the store may refuse before a turn is not tried on."""
-READING = (Hello, Extend, Show, Browse, Report, Bad)
+READING = (Hello, Extend, Show, Browse, Report, Wait, Bad)
 """Lines that write nothing, so that a full disk does not stop them: leases go on being extended."""
 
 log = logging.getLogger("tenure.server")
@@ -85,11 +87,12 @@ class Hub:
         # Sessions without a connection, since when; at first those that the jobs in the file are held by.
         self._left: dict[bytes, float] = dict.fromkeys(engine.sessions(), mono)
         self._parking = Parking()
+        engine.watch(self._parking.jobs)
         self._reports = Reports(engine, self._parking)
         self._inbox: list[tuple[Connection, Command, float]] = []
         self._replies: list[tuple[Connection, bytes]] = []
         # What the transaction under way has changed here, so that it can be taken back with it.
-        self._parkings: list[tuple[bool, Parked]] = []  # (parked or unparked, take)
+        self._parkings: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
         self._holdings: list[Connection] = []  # whose line was put to its held ones
         self._failing = False  # the last transaction was undone
         self._unsound = False
@@ -114,6 +117,7 @@ class Hub:
             Purge: self._purge,
             Show: self._show,
             Browse: self._browse,
+            Wait: self._wait,
             Report: self._report,
             Bad: self._bad,
         }
@@ -143,7 +147,7 @@ class Hub:
         return bool(commands)
 
     def lost(self, connection: Connection, mono: float) -> None:
-        """The connection is gone, and its parked take with it; what had arrived is still carried out."""
+        """The connection is gone, and what it has parked with it; what had arrived is still carried out."""
         if connection not in self._connections:
             return
         del self._connections[connection]
@@ -236,8 +240,8 @@ class Hub:
         del self._questions[questions:]
         for connection in self._holdings:
             connection.held.pop()
-        for parked, take in reversed(self._parkings):
-            (self._parking.remove if parked else self._parking.restore)(take)
+        for parked, line in reversed(self._parkings):
+            (self._parking.remove if parked else self._parking.restore)(line)
         try:
             self._roll_back(mono)
         except DbError:
@@ -304,6 +308,8 @@ class Hub:
                 if not self._engine.has_ready(queue):
                     break
                 self._answer_parked(parked, wall, mono, final=False)
+        for waiting in self._parking.met(self._engine.ended()):
+            self._answer_parked(waiting, wall, mono, final=False)
 
     def _check_connections(self, mono: float) -> None:
         for connection in self._connections:
@@ -345,8 +351,10 @@ class Hub:
         return [connection]
 
     def drain(self, wall: int, mono: float) -> list[Connection]:
-        """Answer every parked take, empty, before the server ends."""
+        """Answer every parked take, empty, and every wait with what is known now, before the server ends."""
         touched = self.turn(wall, mono)
+        for waiting in self._parking.waits():
+            self._answer_parked(waiting, wall, mono, final=True)
         for parked in self._parking:
             self._parking.remove(parked)
             self._replies.append((parked.connection, encode.jobs([])))
@@ -375,18 +383,25 @@ class Hub:
             return None
         return self._take_answer(answer)
 
-    def _answer_parked(self, parked: Parked, wall: int, mono: float, *, final: bool) -> None:
+    def _answer_parked(self, parked: Parked | ParkedWait, wall: int, mono: float, *, final: bool) -> None:
+        if isinstance(parked, ParkedWait):
+            packed = self._states(parked.wait, wall, final)
+        else:
+            packed = self._taken(parked, wall, mono, final)
+        if packed is not None:
+            self._unpark(parked)
+            parked.connection.last_line = mono  # it was not idle while it waited
+            self._replies.append((parked.connection, packed))
+
+    def _taken(self, parked: Parked, wall: int, mono: float, final: bool) -> bytes | None:
         hello = parked.connection.hello
         assert hello is not None  # it could not have parked
         answer = self._engine.take(
             hello.session, hello.name, parked.take, arrived=parked.arrived, wall=wall, mono=mono, final=final
         )
-        if answer is not None:
-            self._unpark(parked)
-            parked.connection.last_line = mono  # it was not idle while it waited
-            self._replies.append((parked.connection, self._take_answer(answer)))
+        return None if answer is None else self._take_answer(answer)
 
-    def _unpark(self, parked: Parked) -> None:
+    def _unpark(self, parked: Parked | ParkedWait) -> None:
         self._parking.remove(parked)
         self._parkings.append((False, parked))
 
@@ -396,6 +411,23 @@ class Hub:
         if answer == "stale":
             return encode.err("stale", "a later take of this session was answered")
         return encode.jobs(answer)
+
+    # -- waits ----------------------------------------------------------------------------------------------------
+
+    def _wait(self, connection: Connection, w: Wait, arrived: float, wall: int, mono: float) -> bytes | None:
+        packed = self._states(w, wall, w.wait == 0)
+        if packed is None and not connection.gone:
+            parked = ParkedWait(
+                connection, w, self._engine.jobs_of(w.ids), arrived, arrived + min(w.wait, MAX_WAIT) / 1000
+            )
+            self._parking.add(parked)
+            self._parkings.append((True, parked))
+        return packed
+
+    def _states(self, w: Wait, wall: int, final: bool) -> bytes | None:
+        """The answer to a wait; None while none of its jobs is over, unless it is `final`."""
+        states = self._engine.states(w.ids, wall)
+        return encode.states(states) if final or any(line.state in OVER for line in states) else None
 
     # -- the other lines: each returns its answer -------------------------------------------------------------------
 

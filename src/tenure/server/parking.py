@@ -1,21 +1,28 @@
-"""Takes that wait for a job, by session, by queue and by deadline."""
+"""What waits on the server: takes for a job, by session and queue; waits for the end of jobs; all by deadline."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
+from typing import TypeVar
 
-from tenure.server.session import Parked
+from tenure.server.session import Parked, ParkedWait
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Parking:
-    """All parked takes; one a session at most, first come first served in each queue."""
+    """All parked takes (one a session at most, first come first served in each queue) and waits (any number)."""
 
     def __init__(self) -> None:
         self._by_session: dict[bytes, Parked] = {}
         self._by_queue: dict[str, dict[Parked, None]] = {}
-        self._deadlines: list[tuple[float, int, Parked]] = []
+        self._by_job: dict[bytes, dict[ParkedWait, None]] = {}
+        self.jobs: Mapping[bytes, object] = self._by_job
+        """The jobs whose end somebody waits for."""
+        self._deadlines: list[tuple[float, int, Parked | ParkedWait]] = []
         self._ticket = count()
 
     def __len__(self) -> int:
@@ -32,33 +39,41 @@ class Parking:
         """The takes that wait for jobs of a queue, the longest waiting first."""
         return list(self._by_queue.get(queue, ()))
 
-    def add(self, parked: Parked) -> None:
-        assert parked.connection.hello is not None  # nobody takes before hello
-        self._by_session[parked.connection.hello.session] = parked
-        for queue in parked.take.queues:
-            self._by_queue.setdefault(queue, {})[parked] = None
+    def met(self, ended: Iterable[bytes]) -> list[ParkedWait]:
+        """The waits for any of these jobs."""
+        return list(dict.fromkeys(parked for job in ended for parked in self._by_job.get(job, ())))
+
+    def waits(self) -> list[ParkedWait]:
+        """All parked waits."""
+        return self.met(self._by_job)
+
+    def add(self, parked: Parked | ParkedWait) -> None:
+        if isinstance(parked, ParkedWait):
+            for job in parked.jobs:
+                self._by_job.setdefault(job, {})[parked] = None
+        else:
+            self._by_session[_session(parked)] = parked
+            for queue in parked.take.queues:
+                self._by_queue.setdefault(queue, {})[parked] = None
         parked.connection.parked = parked
         heapq.heappush(self._deadlines, (parked.deadline, next(self._ticket), parked))
 
-    def restore(self, parked: Parked) -> None:
-        """Park a take again in its old place: what had answered it was undone."""
+    def restore(self, parked: Parked | ParkedWait) -> None:
+        """Park a line again in its old place: what had answered it was undone."""
         self.add(parked)
-        for queue in parked.take.queues:
+        for queue in () if isinstance(parked, ParkedWait) else parked.take.queues:
             self._by_queue[queue] = dict.fromkeys(sorted(self._by_queue[queue], key=lambda take: take.arrived))
 
-    def remove(self, parked: Parked) -> None:
-        assert parked.connection.hello is not None  # nobody takes before hello
-        del self._by_session[parked.connection.hello.session]
-        for queue in parked.take.queues:
-            waiting = self._by_queue.get(queue)
-            if waiting is not None:
-                waiting.pop(parked, None)
-                if not waiting:
-                    del self._by_queue[queue]
+    def remove(self, parked: Parked | ParkedWait) -> None:
+        if isinstance(parked, ParkedWait):
+            _take_out(self._by_job, parked.jobs, parked)
+        else:
+            del self._by_session[_session(parked)]
+            _take_out(self._by_queue, parked.take.queues, parked)
         parked.connection.parked = None
 
     def next_deadline(self) -> float | None:
-        """When the next parked take has to be answered."""
+        """When the next parked line has to be answered."""
         while self._deadlines:
             deadline, _, parked = self._deadlines[0]
             if parked.connection.parked is parked:
@@ -66,9 +81,9 @@ class Parking:
             heapq.heappop(self._deadlines)
         return None
 
-    def over(self, mono: float) -> list[Parked]:
-        """Takes whose wait is over; they are still parked, and are found again as long as they are."""
-        found: dict[Parked, None] = {}  # a restored take has two entries
+    def over(self, mono: float) -> list[Parked | ParkedWait]:
+        """Lines whose wait is over; they are still parked, and are found again as long as they are."""
+        found: dict[Parked | ParkedWait, None] = {}  # a restored line has two entries
         spent = []
         while self._deadlines and self._deadlines[0][0] <= mono:
             entry = heapq.heappop(self._deadlines)
@@ -78,3 +93,18 @@ class Parking:
         for entry in spent:
             heapq.heappush(self._deadlines, entry)
         return list(found)
+
+
+def _session(parked: Parked) -> bytes:
+    assert parked.connection.hello is not None  # nobody takes before hello
+    return parked.connection.hello.session
+
+
+def _take_out(index: dict[K, dict[V, None]], keys: Iterable[K], parked: V) -> None:
+    """Take a line off an index, which keeps no empty places."""
+    for key in keys:
+        waiting = index.get(key)
+        if waiting is not None:
+            waiting.pop(parked, None)
+            if not waiting:
+                del index[key]

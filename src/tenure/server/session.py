@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tenure.wire.commands import IDLE_TIMEOUT, LINE_TIMEOUT, Command, Hello, Take
+from tenure.wire.commands import IDLE_TIMEOUT, LINE_TIMEOUT, Command, Hello, Take, Wait
 from tenure.wire.parse import CommandParser
 
 
@@ -22,6 +23,20 @@ class Parked:
 
 
 @dataclass(slots=True, eq=False)
+class ParkedWait:
+    """A wait none of whose jobs has ended: it is answered by the first of an end, its deadline, or a line behind it.
+
+    `jobs` are those that its ids stand for.  `arrived` and `deadline` are monotonic seconds.
+    """
+
+    connection: Connection
+    wait: Wait
+    jobs: Sequence[bytes]
+    arrived: float
+    deadline: float
+
+
+@dataclass(slots=True, eq=False)
 class Connection:
     """What the server remembers of a connection: who it is, what it waits for, what is to be written to it."""
 
@@ -29,7 +44,7 @@ class Connection:
     last_line: float
     line_timeout: float = LINE_TIMEOUT
     hello: Hello | None = None
-    parked: Parked | None = None
+    parked: Parked | ParkedWait | None = None
     partial_since: float | None = None
     stream_since: float | None = None
     out: list[bytes] = field(default_factory=list)

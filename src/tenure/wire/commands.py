@@ -14,8 +14,10 @@ MAX_BODY = 1_048_576
 MAX_BATCH_LINES = 1_000
 MAX_BATCH_BYTES = 4 * 1024 * 1024
 MAX_TAKE = 1_000
+MAX_WAIT_IDS = 1_000
+"""Jobs that one `wait` asks for at most."""
 MAX_WAIT = 30_000
-"""Milliseconds that a take is parked at most; a longer wait is cut, for it would let a line grow too old."""
+"""Milliseconds that a take or a wait is parked at most; a longer wait is cut, for it would let a line grow too old."""
 LINE_TIMEOUT = 10.0
 """Seconds in which a line and its body have to be complete."""
 IDLE_TIMEOUT = 60.0
@@ -162,12 +164,15 @@ class Job(NamedTuple):
 
 
 class StateLine(NamedTuple):
-    """A `state` line as it stands in the answer to a wait; `kind` says what `body` is."""
+    """A `state` line as it stands in the answer to a wait; `kind` says what `body` is.
+
+    `later`: there is a body, which this answer had no room for.
+    """
 
     id: bytes
     state: str
     attempts: int
     losses: int
     reason: str
-    kind: Literal["none", "result", "failure", "progress"]
+    kind: Literal["none", "result", "failure", "progress", "later"]
     body: bytes

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tenure.message import Message, Settlement, When
-from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE, PROTOCOL, Job, Role
+from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE, PROTOCOL, Job, Role, StateLine
 from tenure.wire.words import quote, quote_name
 
 _MAX_TEXT = 1_000
@@ -158,6 +158,11 @@ def browse(queue: str | None, limit: int, after: str | None) -> bytes:
     return f"browse dead {'-' if queue is None else quote_name(queue)} {limit} {after or '-'}\n".encode("ascii")
 
 
+def wait(ids: Sequence[str], seconds: float) -> bytes:
+    """Ask for the states of at most `MAX_WAIT_IDS` jobs, once one of them has ended or `seconds` are over."""
+    return f"wait {milliseconds(seconds)} {' '.join(ids)}\n".encode("ascii")
+
+
 def report(what: Literal["record", "verify", "queues"]) -> bytes:
     """Ask for the record, its check, or the queues."""
     return f"{what}\n".encode("ascii")
@@ -194,6 +199,18 @@ def _job_options(job: Job) -> str:
     if job.max_losses != 5:
         text += f" ml={job.max_losses}"
     return text
+
+
+def states(items: Sequence[StateLine]) -> bytes:
+    """The answer to a wait."""
+    parts = [_state(item) for item in items]
+    return b"states %d %d\n%b" % (len(parts), sum(map(len, parts)), b"".join(parts))
+
+
+def _state(item: StateLine) -> bytes:
+    id, state, attempts, losses, reason, kind, body = item
+    head = f"state {id.hex()} {state} {attempts} {losses} {_reason(reason)} {kind} {len(body)}"
+    return b"%b\n%b\n" % (head.encode("ascii"), body)
 
 
 def json_answer(packed: bytes) -> bytes:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 from tenure.wire.commands import (
     MAX_BATCH_LINES,
     MAX_TAKE,
+    MAX_WAIT_IDS,
     PROTOCOL,
     Add,
     Bad,
@@ -29,6 +30,7 @@ from tenure.wire.commands import (
     Settle,
     Show,
     Take,
+    Wait,
 )
 from tenure.wire.words import key_name, queue_name, queue_names, task_name, unquote
 
@@ -339,6 +341,13 @@ def _browse(text: str) -> Command:
     return Browse(queue, _number(words[3], "limit"), None if words[4] == "-" else _id(words[4]))
 
 
+def _wait(text: str) -> Command:
+    words = _words(text, 3)
+    if len(words) - 2 > MAX_WAIT_IDS:
+        raise Refused(f"a wait asks for at most {MAX_WAIT_IDS} jobs, not {len(words) - 2}; send several lines", "limit")
+    return Wait(_number(words[1], "wait"), tuple([_id(word) for word in words[2:]]))
+
+
 def _report(text: str) -> Command:
     return Report(_words(text, 1, 1)[0])  # type: ignore[arg-type]  # the table below names it
 
@@ -355,5 +364,6 @@ _READERS: dict[str, Callable[[str], Command | Frame]] = {
     "purge": lambda text: Purge(_id(_words(text, 2, 2)[1])),
     "show": lambda text: Show(_id(_words(text, 2, 2)[1])),
     "browse": _browse,
+    "wait": _wait,
     **dict.fromkeys(("record", "verify", "queues"), _report),
 }

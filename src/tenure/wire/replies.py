@@ -5,10 +5,11 @@ What no rule allows raises ProtocolError; an `err` raises the error that it stan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tenure.errors import KeyConflict, MessageTooLarge, ProtocolError, ServerError, TenureError
-from tenure.wire.commands import MAX_BODY, MAX_LINE, MAX_TAKE, Job
+from tenure.wire.commands import MAX_BODY, MAX_LINE, MAX_TAKE, Job, StateLine
 from tenure.wire.words import key_name, queue_name, task_name, unquote
 
 MAX_ANSWER = 1024 * 1024 * 1024
@@ -22,7 +23,7 @@ _new = tuple.__new__
 
 
 class Reply(NamedTuple):
-    """One answer: its line without the end, and what follows a `jobs` or `json` line (JSON with its line end)."""
+    """One answer: its line without the end, and what follows a `jobs`, `states` or `json` line (JSON with its end)."""
 
     line: bytes
     payload: bytes = b""
@@ -85,10 +86,10 @@ class ReplyReader:
 
 def payload_length(line: bytes) -> int:
     """Return how many bytes follow an answer's line, the last line end included; raises ProtocolError."""
-    if not line.startswith(b"j"):
+    if not line.startswith((b"j", b"s")):
         return 0
     words = line.split(b" ")
-    if words[0] == b"jobs" and len(words) == 3:
+    if words[0] in (b"jobs", b"states") and len(words) == 3:
         length = _int(words[2].decode("latin-1"))
     elif words[0] == b"json" and len(words) == 2:
         length = _int(words[1].decode("latin-1")) + 1
@@ -265,3 +266,39 @@ def _job_options(words: list[str]) -> tuple[object, ...]:
         name, _, value = word.partition("=")
         found[_JOB_OPTIONS.index(name)] = key_name(value) if name == "k" else _int(value)
     return tuple(found)
+
+
+_STATES = frozenset(("scheduled", "ready", "running", "done", "dead", "cancelled", "unknown", "expired"))
+_KINDS = frozenset(("none", "result", "failure", "progress", "later"))
+
+
+def parse_states(header: bytes, payload: bytes, ids: Sequence[str]) -> list[StateLine]:
+    """Read the answer to a wait for `ids`, one state each in their order; raises ProtocolError or ServerError."""
+    words = header.split(b" ")
+    if words[0] != b"states" or len(words) != 3:
+        raise error_of(header)
+    if words[1] != b"%d" % len(ids):
+        raise _malformed(header)
+    out: list[StateLine] = []
+    position = 0
+    try:
+        for id in ids:
+            position = _read_state(payload, position, id, out)
+    except (ValueError, IndexError):
+        raise _malformed(payload[position:]) from None
+    if position != len(payload):
+        raise _malformed(payload[position:])
+    return out
+
+
+def _read_state(payload: bytes, position: int, asked: str, out: list[StateLine]) -> int:
+    """Read the state at `position` and return where the next one begins; raises ValueError or IndexError."""
+    end = payload.index(b"\n", position)
+    verb, id, state, attempts, losses, reason, kind, length = payload[position:end].decode("ascii").split(" ")
+    start = end + 1
+    stop = start + _int(length)
+    if verb != "state" or id != asked or state not in _STATES or kind not in _KINDS or payload[stop] != 10:
+        raise ValueError(verb)
+    numbers = (_int(attempts), _int(losses))
+    out.append(_new(StateLine, (bytes.fromhex(id), state, *numbers, unquote(reason), kind, payload[start:stop])))
+    return stop + 1
