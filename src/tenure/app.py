@@ -6,25 +6,32 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, Unpack, overload
 
 from tenure.broker import Added, Broker, ProducerCounts
 from tenure.config import Settings, find_broker, seconds, whole
+from tenure.context import JobContext
+from tenure.definition import Anything, AsyncContextTask, AsyncTask, Awaited, ContextTask, Define, PlainTask, define
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
 from tenure.job import Job
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, place_of, shown
+from tenure.option_checks import dead_hook
+from tenure.outcome import DeadHook
 from tenure.signature import Signature
-from tenure.task import P, R, Task, TaskWords, define, task_options
+from tenure.task import P, R, Task, TaskWords, task_options
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
     from datetime import timedelta
 
     from tenure.worker import Worker
 
 T = TypeVar("T")
+Hook = TypeVar("Hook", bound=Callable[[], object])
+H = TypeVar("H", bound=DeadHook)
 
 _DEFAULTS = Settings()
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
@@ -59,30 +66,83 @@ class App:
         self._given = broker
         self._tasks: dict[str, Task[..., Any]] = {}
         self.tasks: Mapping[str, Task[..., Any]] = MappingProxyType(self._tasks)
+        self._dead_hooks: list[DeadHook] = []
+        self.start_hooks: list[Callable[[], object]] = []
+        self.stop_hooks: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._broker: Broker | None = None
+        self._senders: ThreadPoolExecutor | None = None
         _apps.add(self)
 
     def __repr__(self) -> str:
         return f"<App {self.name}: {len(self._tasks)} tasks>"
 
     @overload
-    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
-
+    def task(self, function: Callable[Concatenate[Anything, ...], Awaited[R]], /) -> AsyncTask[..., R]: ...  # type: ignore[overload-overlap]
     @overload
-    def task(self, function: None = None, /, **words: Unpack[TaskWords]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, function: Callable[Concatenate[Anything, ...], R], /) -> PlainTask[..., R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], Awaited[R]], /) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaited[R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(self, function: None = None, /, **words: Unpack[TaskWords]) -> Define: ...
 
     def task(self, function: Callable[..., Any] | None = None, /, **words: Unpack[TaskWords]) -> Any:
         """Make a task of the function below: `@app.task`, or `@app.task(queue="billing", ...)`.
 
         `name` (default: module.qualname), `queue`, `key` (a function of the task's parameters that returns the
         idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout` and
-        `timeout` (seconds or timedelta), `backoff` (a `Backoff`).  Raises TaskDefinitionError.
+        `timeout` (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
+        these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
+        a `Failure`, called when a job has failed for good; see `App.on_dead`).  Raises TaskDefinitionError.
         """
         options = task_options(words)
         if function is not None:
             return self._register(define(self, function, words.get("name"), options))
         return lambda function: self._register(define(self, function, words.get("name"), options))
+
+    def on_dead(self, hook: H, /) -> H:
+        """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
+
+        It is given the job (`DeadJob`) and its last error (`Failure`), after the hook of the task itself
+        (`@app.task(on_dead=...)`).  The worker that was told by the broker that the job is dead calls it, in a thread
+        of its own, at most once; what it raises is logged.  It is not called for jobs that end without a worker: out
+        of losses, or expired.  Raises TaskDefinitionError.
+        """
+        try:
+            checked_hook = dead_hook(hook)
+        except ConfigError as error:
+            raise TaskDefinitionError(f"@app.on_dead: {error}") from None
+        if checked_hook not in self._dead_hooks:
+            self._dead_hooks.append(checked_hook)
+        return hook
+
+    def dead_hooks(self, task: str) -> list[DeadHook]:
+        """Return the hooks for dead jobs of a task: its own first, then the app's."""
+        known = self._tasks.get(task)
+        own = None if known is None else known.defaults.on_dead
+        return [*([] if own is None else [own]), *self._dead_hooks]
+
+    def on_worker_start(self, hook: Hook) -> Hook:
+        """Have each worker process call this before its first job: `@app.on_worker_start`; sync or async.
+
+        The hooks run in the order of their registration; one that raises ends the process, with its traceback shown.
+        """
+        self.start_hooks.append(_checked_hook("on_worker_start", hook))
+        return hook
+
+    def on_worker_stop(self, hook: Hook) -> Hook:
+        """Have each worker process call this after its last job: `@app.on_worker_stop`; sync or async.
+
+        The hooks run in the reverse order of their registration; the error of one is logged, and the others follow.
+        """
+        self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
+        return hook
 
     def queues(self) -> list[str]:
         """Return the names of all queues of the tasks, `default` first, then in alphabetical order."""
@@ -119,6 +179,14 @@ class App:
 
         return self._add([message], single)
 
+    async def asend(self, task: Task[P, R], message: Message) -> Job[R]:
+        """Add one message from a coroutine, in a thread beside the event loop; `Task.adelay` is built on it."""
+        import asyncio  # a process without coroutines does not pay for it
+
+        loop = asyncio.get_running_loop()
+        # Shielded: a job that was called for is added and counted, also where nobody waits for it any more.
+        return await asyncio.shield(loop.run_in_executor(self._sender_threads(), self.send, task, message))
+
     @property
     def broker(self) -> Broker:
         """The broker, made when it is first asked for; a child of a fork makes its own."""
@@ -146,6 +214,9 @@ class App:
         """Close the connections; the app can still be used and opens new ones."""
         with self._lock:
             broker, self._broker = self._broker, None
+            senders, self._senders = self._senders, None
+        if senders is not None:
+            senders.shutdown()  # what was called for is added first
         if broker is not None:
             broker.close()
 
@@ -161,11 +232,12 @@ class App:
         name: str | None = None,
         grace: float = _DEFAULTS.grace,
         visibility_timeout: float | timedelta | None = None,
+        async_slots: int = 100,
     ) -> Worker:
         """Return a worker for this process; `run()` works until it is told to stop.
 
-        `queues`: default all queues of the tasks.  `threads`: how many jobs run at a time.  `grace` and
-        `visibility_timeout` are seconds.
+        `queues`: default all queues of the tasks.  `threads` and `async_slots`: how many jobs run at a time, of plain
+        functions and of coroutines.  `grace` and `visibility_timeout` are seconds.
         """
         from tenure.worker import Worker  # the one import of a higher layer, when it is asked for
 
@@ -173,6 +245,7 @@ class App:
             self,
             queues=queues,
             threads=whole("threads", threads),
+            async_slots=whole("async_slots", async_slots),
             name=name,
             grace=seconds("grace", grace),
             visibility_timeout=self.settings.visibility_timeout
@@ -184,6 +257,15 @@ class App:
         """Let go of the parent's broker and lock in the child of a fork, without closing what the parent uses."""
         self._lock = threading.Lock()
         self._broker = None
+        self._senders = None
+
+    def _sender_threads(self) -> ThreadPoolExecutor:
+        with self._lock:
+            if self._senders is None:
+                from concurrent.futures import ThreadPoolExecutor
+
+                self._senders = ThreadPoolExecutor(self.settings.pool_size, "tenure-add")
+            return self._senders
 
     def _connect(self) -> Broker:
         with self._lock:
@@ -198,7 +280,7 @@ class App:
 
         return connect(self.broker_url, add_timeout=self.settings.add_timeout, pool_size=self.settings.pool_size)
 
-    def _register(self, task: Task[P, R]) -> Task[P, R]:
+    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
         other = self._tasks.get(task.name)
         # The same place defined again is a module that was loaded again.
         if other is not None and place_of(other.fn) != place_of(task.fn):
@@ -231,6 +313,12 @@ def _checked_include(include: object) -> tuple[str, ...]:
     if isinstance(include, str) or not isinstance(include, Sequence):
         raise ConfigError(f"include={shown(include)} has to be a list of module names, such as ['shop.jobs']")
     return tuple(checked("module in include", module) for module in include)
+
+
+def _checked_hook(name: str, hook: object) -> Callable[[], object]:
+    if not callable(hook):
+        raise ConfigError(f"@app.{name} goes on a function without parameters, not on {shown(hook)}")
+    return hook
 
 
 def _message_or_error(call: Signature[Any]) -> Message | AddError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.errors import ConfigError
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, DEFAULT_VISIBILITY_TIMEOUT
 from tenure.names import did_you_mean, shown
+from tenure.retry import MAX_DELAY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +21,6 @@ DEFAULT_BROKER = "tenure://127.0.0.1:7333"
 BROKER_VARIABLE = "TENURE_BROKER"
 
 _DAY = 86_400.0
-MAX_DELAY = 36_525 * _DAY
-"""Seconds, a hundred years: what is further away is taken for a mistake of units."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,7 @@ LIMITS: Mapping[str, Limit] = {
     "priority": Limit(0, 9, "(9 goes first)", whole=True),
     "pool_size": Limit(1, 1_000, "connections", whole=True),
     "threads": Limit(1, 1_000, "slots", whole=True),
+    "async_slots": Limit(1, 10_000, "slots", whole=True),
 }
 
 

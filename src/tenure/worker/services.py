@@ -9,6 +9,7 @@ import threading
 from tenure.app import App
 from tenure.broker import Broker
 from tenure.clock import Clock
+from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
 from tenure.worker.patience import Patience
 from tenure.worker.settler import Settler
@@ -17,6 +18,9 @@ from tenure.worker.table import Table
 from tenure.worker.taker import Taker
 
 logger = logging.getLogger("tenure.worker")
+
+LAST_HOOKS = 5.0
+"""Seconds that a leaving process gives to the `on_dead` hooks that still wait or run."""
 
 
 class Services:
@@ -37,7 +41,8 @@ class Services:
         visibility_timeout: float,
     ) -> None:
         self._consumer = broker.consumer(queues, session=session, name=name, visibility_timeout=visibility_timeout)
-        self._settler = Settler(self._consumer, table, Patience(clock, random.random))
+        self._dead_hooks = DeadHooks(app)
+        self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
         executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body)
         self._slots = Slots(threads, table, executor, self._settler.put, clock, grace)
         self._taker = Taker(
@@ -60,6 +65,7 @@ class Services:
         self._slots.stop()
         self._settler.stop()
         self._settle_thread.join()
+        self._dead_hooks.close(LAST_HOOKS)
 
     def close(self) -> None:
         """Close the connections; after the `bye`."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import NamedTuple
 
 from tenure.broker import Consumer, Settled
-from tenure.errors import ServerError
-from tenure.message import Settlement
-from tenure.settle import GAVE_UP
+from tenure.codec import unpack_failure
+from tenure.errors import DecodeError, ServerError
+from tenure.message import Delivery, Settlement
 from tenure.worker.counts import counter_of
 from tenure.worker.patience import Patience
 from tenure.worker.table import Table
@@ -24,19 +24,33 @@ MAX_BATCH_BYTES = 1024 * 1024
 
 
 class Finished(NamedTuple):
-    """A settlement on its way; `place` is where it stands in the table, `seconds` how long the function ran."""
+    """A settlement on its way; `place` is where it stands in the table, `seconds` how long the function ran.
+
+    `delivery` is what it settles, kept only where the job is to be dead, for the hooks that want to know.
+    """
 
     place: int
     settlement: Settlement
     task: str
     attempt: int
     seconds: float
+    delivery: Delivery | None = None
 
 
 class Settler:
-    """One thread that sends all waiting settlements in one write and repeats them until they are answered."""
+    """One thread that sends all waiting settlements in one write and repeats them until they are answered.
 
-    def __init__(self, consumer: Consumer, table: Table, patience: Patience) -> None:
+    `died` is called for each job of which the broker has answered that it is dead; it has to return at once.
+    """
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        table: Table,
+        patience: Patience,
+        died: Callable[[Delivery, Settlement], None] = lambda delivery, settlement: None,
+    ) -> None:
+        self._died = died
         self._consumer = consumer
         self._table = table
         self._patience = patience
@@ -110,8 +124,17 @@ class Settler:
         self._table.settled(finished.place, counter_of(answer), sum(answer.added))
         if answer.answer != "ok":
             _log_refusal(finished, answer)
-        elif logger.isEnabledFor(logging.INFO):
+            return
+        if logger.isEnabledFor(logging.INFO):
             _log(finished, answer.detail)
+        if finished.delivery is not None and answer.detail == "dead":
+            self._tell(finished.delivery, finished.settlement)
+
+    def _tell(self, delivery: Delivery, settlement: Settlement) -> None:
+        try:
+            self._died(delivery, settlement)
+        except Exception:
+            logger.exception("on_dead could not be called for job %s", delivery.message.id)
 
 
 def _size(settlement: Settlement) -> int:
@@ -139,21 +162,29 @@ def _log(finished: Finished, state: str) -> None:
     if settlement.kind == "done":
         logger.info("done %s %s attempt %d in %.3f s", finished.task, job, finished.attempt, finished.seconds)
         return
-    why = _without_text(settlement.reason) if settlement.error else settlement.reason
+    why = _without_text(settlement)
     if state == "dead":
         where = (finished.task, job, finished.attempt, finished.seconds)
         logger.error("dead %s %s attempt %d after %.3f s: %s", *where, why)
     elif settlement.kind == "retry":
         where = (finished.task, job, finished.attempt, finished.seconds)
         logger.warning("retry %s %s attempt %d after %.3f s, next in %.1f s: %s", *where, settlement.delay, why)
+    elif settlement.kind == "cancel":
+        logger.warning("%s %s %s: %s", state, finished.task, job, why)
     else:
         logger.warning("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
 
 
-def _without_text(reason: str) -> str:
-    """Return a failure's reason up to the exception's class: its text may quote arguments."""
-    parts = reason.split(": ")
-    return ": ".join(parts[: 2 if reason.startswith(GAVE_UP) else 1])
+def _without_text(settlement: Settlement) -> str:
+    """Return the reason, of an exception that the task did not mean up to its class: its text may quote arguments."""
+    if not settlement.error:
+        return settlement.reason
+    try:
+        kind = unpack_failure(settlement.error).kind
+    except DecodeError:
+        return "bytes that are no failure"
+    before, found, _ = settlement.reason.partition(f"{kind}: ")
+    return before + kind if found else settlement.reason
 
 
 def _log_refusal(finished: Finished, answer: Settled) -> None:
