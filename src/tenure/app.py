@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, Unpack, overload
 

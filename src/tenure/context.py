@@ -1,22 +1,64 @@
-"""What a running job may know about itself: `current_job` inside a task, `JobContext` for middleware and the worker."""
+"""What a running job may know about itself, and ask for: `JobContext`, and `current_job` inside a task."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, NamedTuple, Protocol
 
 from tenure import clock
-from tenure.errors import NotInJob
+from tenure.codec import pack_value, unpack_value
+from tenure.errors import DecodeError, NotInJob
+from tenure.names import shown
+
+MAX_PROGRESS_BYTES = 200
+"""Upper limit for a packed progress: it rides on the lines that renew the lease."""
+
+_LARGEST = 2**63
+_LOGGER = logging.getLogger("tenure.job")
 
 
-@dataclass(frozen=True, slots=True)
+class Hold(Protocol):
+    """What holds a running job, as the worker knows it; none of these blocks."""
+
+    def deadline(self) -> float | None:
+        """The own deadline, in seconds of the boot clock; None once the lease is lost."""
+
+    def extend(self) -> None:
+        """Have the lease extended now, and not only when its turn comes."""
+
+    def progress(self, packed: bytes) -> None:
+        """Take note of how far the job is, for the next extend."""
+
+    def cancelled(self) -> bool:
+        """Whether somebody has asked for this job to be cancelled."""
+
+    def stopping(self) -> bool:
+        """Whether the worker takes nothing new and waits for this job to finish."""
+
+    def idle(self, task: str | None) -> bool:
+        """Whether a slot of this worker that could run a job of `task` (None: any job) is free."""
+
+
+class Progress(NamedTuple):
+    """How far a job is, by its own word: `done` of `total` (None: unknown), and a short note."""
+
+    done: float
+    total: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class JobContext:
-    """One execution of a job.
+    """One execution of a job: what a task knows of itself, and what it may ask of its worker.
 
+    A task whose first parameter is annotated `JobContext` is given it; the parameter is no part of the call.
     `fence` is the hand-out number, which only grows for a job: pass it to what the task writes to, so that an older
-    holder can be refused there.  `attempt` counts from 1.  `hold` returns the worker's own deadline for the work as
-    it stands now, in seconds of `boot_clock`, or None once the lease is lost.
+    holder can be refused there.  `attempt` counts from 1.  `losses` are hand-outs that ended by a dead process or a
+    lease that ran out.
     """
 
     id: str
@@ -26,8 +68,8 @@ class JobContext:
     attempt: int
     fence: int
     losses: int
-    hold: Callable[[], float | None]
-    boot_clock: Callable[[], float] = clock.boot
+    hold: Hold = field(repr=False)
+    boot_clock: Callable[[], float] = field(default=clock.boot, repr=False)
 
     @property
     def deadline(self) -> float | None:
@@ -35,13 +77,139 @@ class JobContext:
 
         It moves on while the worker extends the lease.
         """
-        return self.hold()
+        return self.hold.deadline()
 
     @property
     def lease_lost(self) -> bool:
         """True when another worker may hold the job by now: stop, and write nothing more."""
-        deadline = self.hold()
+        deadline = self.hold.deadline()
         return deadline is None or self.boot_clock() >= deadline
+
+    @property
+    def stopping(self) -> bool:
+        """True once the worker is leaving: finish soon, or stop at a safe place and raise `Snooze(0)`."""
+        return self.hold.stopping()
+
+    @property
+    def cancelled(self) -> bool:
+        """True once somebody has asked for this job to be cancelled: stop at a safe place and raise `Discard`."""
+        return self.hold.cancelled()
+
+    def extend(self) -> None:
+        """Ask for the lease to be extended now; returns at once.
+
+        The worker does so by itself every third of the visibility timeout.  `deadline` moves on when the server has
+        answered, within a quarter of a second at rest.
+        """
+        self.hold.extend()
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Say how far the job is; `job.progress()` reads it, about a second later.
+
+        It costs no line of its own: what was said last rides on the renewal of the lease.  A note that makes it more
+        than 200 bytes is cut.  Raises TypeError and ValueError for what is no number.
+        """
+        self.hold.progress(pack_progress(Progress(done, total, note)))
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """A logger that begins each line with task, job id and attempt, and has these (and the key) as `extra`."""
+        extra = {"job_id": self.id, "job_key": self.key, "task": self.task, "attempt": self.attempt}
+        return _JobLogger(_LOGGER, extra)
+
+    @classmethod
+    def for_test(cls, **fields: Any) -> JobContext:
+        """Return a context for calling a task's function directly in a test.
+
+        Give any field to set it; `hold` may be a `TestHold`, whose attributes are what the task will find, and which
+        keeps what the task has said.
+        """
+        words: dict[str, Any] = {
+            "id": "0" * 32, "key": "0" * 32, "queue": "default", "task": "test", "attempt": 1, "fence": 1, "losses": 0,
+        }  # fmt: skip
+        return cls(**words | {"hold": TestHold()} | fields)
+
+
+@dataclass
+class TestHold:
+    """A hold for tests: set what the task is to find; `said` and `extended` are what it did."""
+
+    __test__ = False  # pytest must not take it for a class of tests
+
+    lease_lost: bool = False
+    is_cancelled: bool = False
+    is_stopping: bool = False
+    is_idle: bool = True
+    said: list[Progress] = field(default_factory=list)
+    extended: int = 0
+
+    def deadline(self) -> float | None:
+        """Half a minute from now, or None."""
+        return None if self.lease_lost else clock.boot() + 30.0
+
+    def extend(self) -> None:
+        """Count it."""
+        self.extended += 1
+
+    def progress(self, packed: bytes) -> None:
+        """Keep it in `said`."""
+        progress = unpack_progress(packed)
+        assert progress is not None
+        self.said.append(progress)
+
+    def cancelled(self) -> bool:
+        """What `is_cancelled` says."""
+        return self.is_cancelled
+
+    def stopping(self) -> bool:
+        """What `is_stopping` says."""
+        return self.is_stopping
+
+    def idle(self, task: str | None) -> bool:
+        """What `is_idle` says."""
+        return self.is_idle
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """Pack a progress into at most 200 bytes, its note cut; raises TypeError and ValueError for what is no number."""
+    done, total, note = progress
+    _check_number("done", done)
+    if total is not None:
+        _check_number("total", total)
+    if not isinstance(note, str):
+        raise TypeError(f"progress(note={shown(note)}) has to be a text")
+    # Cut by bytes, and twice: a lone surrogate becomes `?`, half a character at the end goes.
+    text = note[:MAX_PROGRESS_BYTES].encode("utf-8", "replace")[: MAX_PROGRESS_BYTES - 24].decode("utf-8", "ignore")
+    return pack_value([done, total, text])
+
+
+def unpack_progress(packed: bytes) -> Progress | None:
+    """Read what `pack_progress` made; None for anything else."""
+    try:
+        done, total, note = unpack_value(packed)
+        return Progress(done, total, note)
+    except (DecodeError, TypeError, ValueError):
+        return None
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"progress({name}={shown(value)}) has to be a number")
+    if not isfinite(value) or abs(value) >= _LARGEST:
+        raise ValueError(f"progress({name}={shown(value)}) has to be a finite number below 2**63")
+
+
+class _JobLogger(logging.LoggerAdapter[logging.Logger]):
+    """Puts the job before the text, apart from it: a task's name may hold what a text's `%` would stumble over."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        if self.isEnabledFor(level):
+            own = dict(self.extra or {})
+            kwargs["extra"] = {**own, **(kwargs.get("extra") or {})}
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's line, and not this one
+            where = (own["task"], own["job_id"], own["attempt"])
+            text = "%s %s attempt %d: " + str(msg) if args else "%s %s attempt %d: %s"
+            self.logger.log(level, text, *where, *(args or (msg,)), **kwargs)
 
 
 _running: ContextVar[JobContext] = ContextVar("tenure_running_job")
@@ -126,5 +294,38 @@ class CurrentJob:
         """True when another worker may hold the job by now: stop, and write nothing more."""
         return self.context.lease_lost
 
+    @property
+    def stopping(self) -> bool:
+        """True once the worker is leaving."""
+        return self.context.stopping
+
+    @property
+    def cancelled(self) -> bool:
+        """True once somebody has asked for this job to be cancelled."""
+        return self.context.cancelled
+
+    def extend(self) -> None:
+        """See `JobContext.extend`."""
+        self.context.extend()
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """See `JobContext.progress`."""
+        self.context.progress(done, total, note)
+
+    @property
+    def log(self) -> logging.LoggerAdapter[logging.Logger]:
+        """See `JobContext.log`."""
+        return self.context.log
+
 
 current_job = CurrentJob()
+
+
+def would_deadlock(task: str | None = None) -> bool:
+    """Whether waiting here for a job of `task` (None: for any job) could be waiting for ever.
+
+    True inside a job while no slot of its worker is free that could run that task; False outside of a job, and for a
+    task that this worker does not have.
+    """
+    context = _running.get(None)
+    return context is not None and not context.hold.idle(task)

@@ -73,6 +73,10 @@ class Signature(Generic[R_co]):
         """Add the job; see `Task.delay`."""
         return self.task.send(self)
 
+    async def adelay(self) -> Job[R_co]:
+        """Add the job from a coroutine; see `Task.adelay`."""
+        return await self.task.asend(self)
+
 
 def call_options(words: CallWords) -> CallOptions:
     """Check the options of a call; raises ConfigError naming the value, its limit and the way out."""

@@ -13,6 +13,7 @@ from zlib import crc32
 from tenure.codec import NotStored, Stored, fingerprint, pack_call, pack_value, unpack_call, unpack_result
 from tenure.config import seconds, whole
 from tenure.errors import ConfigError, NotSerializable, TaskDefinitionError
+from tenure.functions import callers_signature, is_coroutine_function
 from tenure.ids import new_id
 from tenure.job import Job
 from tenure.message import (
@@ -22,7 +23,7 @@ from tenure.message import (
     DEFAULT_QUEUE,
     Message,
 )
-from tenure.names import checked, shown, task_name, unknown_option
+from tenure.names import checked, shown, unknown_option
 from tenure.option_checks import dead_hook, exception_classes
 from tenure.outcome import DeadHook
 from tenure.retry import DEFAULT_BACKOFF, Backoff
@@ -49,6 +50,7 @@ class TaskWords(TypedDict, total=False):
     visibility_timeout: float | timedelta | None
     timeout: float | timedelta | None
     backoff: Backoff
+    results: bool
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     give_up_on: type[BaseException] | Sequence[type[BaseException]]
     on_dead: DeadHook | None
@@ -66,6 +68,7 @@ class TaskOptions:
     visibility_timeout: float | None = None
     timeout: float | None = None
     backoff: Backoff = DEFAULT_BACKOFF
+    results: bool = True
     retry_on: tuple[type[BaseException], ...] | None = None
     give_up_on: tuple[type[BaseException], ...] = ()
     on_dead: DeadHook | None = None
@@ -80,13 +83,14 @@ class Task(Generic[P, R]):
 
     __name__: str
 
-    def __init__(self, app: App, function: Callable[P, R], name: str, defaults: TaskOptions) -> None:
+    def __init__(self, app: App, function: Callable[..., Any], name: str, defaults: TaskOptions) -> None:
         functools.update_wrapper(self, function)
         self.app = app
         self.fn = function
         self.name = name
         self.defaults = defaults
-        self._signature = inspect.signature(function)
+        self.takes_context, self._signature = callers_signature(function)
+        self.is_async = is_coroutine_function(function)
         self._unfit = _unfit_defaults(self._signature)
         self._places = _plain_places(self._signature, self._unfit)
         if defaults.key is not None:
@@ -102,7 +106,7 @@ class Task(Generic[P, R]):
         """How long a job of it rests after a failed attempt."""
         return self.defaults.backoff
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -116,6 +120,13 @@ class Task(Generic[P, R]):
         the app's `add_timeout`.
         """
         return self.app.send(self, self.message(args, kwargs, NO_OPTIONS))
+
+    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Add a job from a coroutine: as `delay`, and the event loop goes on meanwhile.
+
+        Cancelled while it waits, the job is added all the same, or `counts` tells that it was not.
+        """
+        return await self.app.asend(self, self.message(args, kwargs, NO_OPTIONS))
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call as a value that can be kept, given options, and sent later."""
@@ -136,6 +147,11 @@ class Task(Generic[P, R]):
         """Add the job of a signature of this task."""
         message = self.message(signature.args, signature.kwargs, signature.call_options)
         return self.app.send(self, message)
+
+    async def asend(self, signature: Signature[R]) -> Job[R]:
+        """Add the job of a signature of this task from a coroutine."""
+        message = self.message(signature.args, signature.kwargs, signature.call_options)
+        return await self.app.asend(self, message)
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError unless the function can be called so."""
@@ -267,6 +283,11 @@ class TaskCall(Generic[P, R]):
         task = self._task
         return task.app.send(task, task.message(args, kwargs, self._options))
 
+    async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Add a job with these options from a coroutine; see `Task.adelay`."""
+        task = self._task
+        return await task.app.asend(task, task.message(args, kwargs, self._options))
+
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call with these options as a value that can be kept and sent later."""
         self._task.check(args, kwargs)
@@ -282,34 +303,6 @@ def task_options(words: Mapping[str, object]) -> TaskOptions:
         return TaskOptions(**{word: _CHECKS[word](value) for word, value in words.items() if word != "name"})
     except ConfigError as error:
         raise TaskDefinitionError(f"@app.task: {error}") from None
-
-
-def define(app: App, function: Callable[P, R], name: str | None, options: TaskOptions) -> Task[P, R]:
-    """Make a task of a function; raises TaskDefinitionError saying what to write instead."""
-    _refuse_what_cannot_run(function)
-    if name is None:
-        return Task(app, function, task_name(function), options)
-    try:
-        return Task(app, function, checked("task name", name), options)
-    except ConfigError as error:
-        raise TaskDefinitionError(f"@app.task: {error}") from None
-
-
-def _refuse_what_cannot_run(function: object) -> None:
-    if isinstance(function, Task):
-        raise TaskDefinitionError(f"{function!r} is a task already; decorate the plain function")
-    if not callable(function) or isinstance(function, type):
-        raise TaskDefinitionError(f"@app.task goes on a function, not on {shown(function)}")
-    name = getattr(function, "__qualname__", repr(function))
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        raise TaskDefinitionError(
-            f"{name} is an async function, and this version runs plain functions only; write it as a plain function "
-            "that calls asyncio.run(...) inside"
-        )
-    if inspect.isgeneratorfunction(function):
-        raise TaskDefinitionError(
-            f"{name} is a generator function, of which a call runs nothing; return a list, or leave yield out"
-        )
 
 
 def _plain_places(signature: inspect.Signature, unfit: frozenset[str]) -> tuple[tuple[str, Any], ...] | None:
@@ -373,6 +366,12 @@ def _checked_backoff(value: object) -> Backoff:
     return value
 
 
+def _checked_results(value: object) -> object:
+    if not isinstance(value, bool):
+        raise ConfigError(f"results={shown(value)} has to be True or False")
+    return value
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "queue": functools.partial(checked, "queue"),
     "key": _checked_key,
@@ -382,6 +381,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "visibility_timeout": _optional_seconds("visibility_timeout"),
     "timeout": _optional_seconds("timeout"),
     "backoff": _checked_backoff,
+    "results": _checked_results,
     "retry_on": lambda value: None if value is None else exception_classes("retry_on", value),
     "give_up_on": functools.partial(exception_classes, "give_up_on"),
     "on_dead": lambda value: None if value is None else dead_hook(value),

@@ -174,9 +174,6 @@ def test_a_key_function_of_other_parameters_is_refused_at_definition(app: App) -
 # ----------------------------------------------------------------------------------------------------- definitions
 
 
-async def coroutine() -> None: ...
-
-
 async def stream() -> AsyncIterator[int]:
     yield 1
 
@@ -188,8 +185,7 @@ def generator() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("function", "text"),
     [
-        (coroutine, "async function.*plain functions only.*asyncio.run"),
-        (stream, "async function"),
+        (stream, "async generator function.*return a list"),
         (generator, "generator function.*return a list"),
         (App, "goes on a function, not on <class"),
         (42, "goes on a function, not on 42"),
