@@ -12,6 +12,7 @@ from typing import Any
 from tenure.engine import adding, operator, record, settling, sweep, taking, waiting
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
+from tenure.engine.log import Log
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
@@ -42,6 +43,7 @@ class Engine:
             self._store.close()
             raise unusable(path, error) from None
         self._sweeper = sweep.Sweeper(self._core, wall, mono)
+        self._log: Log | None = None
 
     # -- the lines ------------------------------------------------------------------------------------------------
 
@@ -183,7 +185,15 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the file, with everything in it that was committed."""
+        if self._log is not None:
+            self._log.close()
         self._store.close()
+
+    def own_log(self) -> Log | None:
+        """Leave it to the caller from now on when the write-ahead log is folded into the file; None: there is none."""
+        if self._log is None and self._store.path != ":memory:":
+            self._log = Log(self._store)
+        return self._log
 
     # -- the record -----------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from tenure.engine.store import Durability
 from tenure.errors import TenureError
 from tenure.server.address import Address
 from tenure.server.answers import Answers
+from tenure.server.checkpoints import Checkpoints
 from tenure.server.hub import Hub
 from tenure.server.session import Connection
 from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
@@ -80,6 +81,7 @@ async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> Non
         announce(url)
         await server.serve()
     finally:
+        server.checkpoints.close()
         engine.close()
 
 
@@ -119,6 +121,7 @@ class Server:
             max_line=options.max_line,
             line_timeout=options.line_timeout,
         )
+        self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
         self._turn_wanted = False
         self._timer: asyncio.TimerHandle | None = None
@@ -176,6 +179,7 @@ class Server:
         self._flush(self.hub.turn(_wall(), time.monotonic()))
         if self.hub.background:
             self._start_background()
+        self.checkpoints.look()
         self._arm()
 
     def _flush(self, connections: list[Connection]) -> None:

@@ -1,0 +1,50 @@
+"""The write-ahead log of a data file, folded into it when the owner says so and not by a commit."""
+
+from __future__ import annotations
+
+import apsw
+
+from tenure.engine.store import Db, Store, connect
+
+
+class Log:
+    """Watches the log of a store and turns SQLite's own checkpoints off; sizes are pages.
+
+    A part is folded over a connection of its own, so that another thread can do it while the store is written to.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._db = store.db
+        self._aside = connect(store.path)
+        self._aside.pragma("synchronous", store.db.pragma("synchronous"))
+        self._pages = 0
+        self._folded = 0
+        self._db.set_wal_hook(self._committed)  # takes the place of the one that makes checkpoints
+
+    def _committed(self, db: Db, name: str, pages: int) -> int:
+        if pages < self._pages:  # the log has started anew
+            self._folded = 0
+        self._pages = pages
+        return apsw.SQLITE_OK
+
+    @property
+    def unfolded(self) -> int:
+        """Pages that were written since the last pass."""
+        return self._pages - self._folded
+
+    def fold_most(self) -> None:
+        """Fold what is committed by now; from any thread.  Raises DbError."""
+        self._aside.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def fold_rest(self) -> None:
+        """Fold all, between two turns: the log then starts anew, unless somebody reads it.  Raises DbError."""
+        self._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self.put_off()
+
+    def put_off(self) -> None:
+        """Count from here: the next pass is due after as much again."""
+        self._folded = self._pages
+
+    def close(self) -> None:
+        """Let go of the connection that folds."""
+        self._aside.close()
