@@ -15,6 +15,7 @@ from tenure.broker import Admin
 from tenure.brokers import connect
 from tenure.config import find_broker
 from tenure.errors import ConfigError, DecodeError, JobNotFound
+from tenure.outcome import Failure, escape
 
 PAGE = 200
 
@@ -88,14 +89,24 @@ def _readable(job: dict[str, Any]) -> dict[str, Any]:
     return {**job, "handouts": handouts, "arguments": _arguments(job["body"])}
 
 
-def _failure(packed: str) -> dict[str, str] | None:
+def _failure(packed: str) -> dict[str, Any] | None:
+    """A packed failure as texts that a terminal can show, whoever has written them."""
     if not packed:
         return None
     try:
         failure = codec.unpack_failure(bytes.fromhex(packed))
     except (DecodeError, ValueError):
-        return {"kind": "", "text": f"bytes that are no failure: {packed[:200]}", "traceback": ""}
-    return {"kind": failure.kind, "text": failure.text, "traceback": failure.traceback}
+        failure = Failure("", f"bytes that are no failure: {packed[:200]}")
+    return {
+        "kind": escape(failure.kind),
+        "text": escape(failure.text),
+        "notes": list(map(escape, failure.notes)),
+        "chain": [
+            {"how": escape(link.how), "depth": link.depth, "kind": escape(link.kind), "text": escape(link.text)}
+            for link in failure.chain
+        ],
+        "traceback": escape(failure.traceback),
+    }
 
 
 def _arguments(body: str | None) -> str | None:

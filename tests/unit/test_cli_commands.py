@@ -17,7 +17,7 @@ from tenure.cli.main import COMMANDS, cli, main
 from tenure.codec import pack_failure
 from tenure.errors import BrokerUnavailable
 from tenure.inspection import Inspection
-from tenure.outcome import Failure
+from tenure.outcome import Failure, Link
 
 ID = "01a2289619277232ac1a1a1e18dacd70"
 OTHER = "01a2289619277232ac1a1a1e18dacd71"
@@ -163,8 +163,23 @@ def test_a_job_is_shown_with_its_error(run: Run) -> None:
     assert "1 of 20" in shown
     found = json.loads(run("job", ID, "--json").output)
     assert found["handouts"][0]["error"] == {
-        "kind": "ValueError", "text": "no luck", "traceback": "Traceback (most recent call last):\n  here"
+        "kind": "ValueError", "text": "no luck", "traceback": "Traceback (most recent call last):\n  here",
+        "notes": [], "chain": [],
     }  # fmt: skip
+
+
+def test_notes_and_causes_of_an_error_are_shown(run: Run, admin: MemoryAdmin) -> None:
+    links = (Link("cause", 1, "KeyError", "'x'"), Link("member", 2, "OSError", "line\nline\x1b[31m"))
+    failure = Failure("shop.NoStock", "none left", "", ("ask the\nstore",), links)
+    admin.jobs[ID]["handouts"][0]["error"] = pack_failure(failure).hex()
+    shown = [line.removeprefix("      ") for line in run("job", ID).output.splitlines()[-6:]]
+    assert shown == [
+        "shop.NoStock: none left", "  note: ask the", "  note: store", "  caused by KeyError: 'x'",
+        "    member OSError: line", "      line\\x1b[31m",
+    ]  # fmt: skip
+    error = json.loads(run("job", ID, "--json").output)["handouts"][0]["error"]
+    assert error["notes"] == ["ask the\nstore"]
+    assert error["chain"][0] == {"how": "cause", "depth": 1, "kind": "KeyError", "text": "'x'"}
 
 
 def test_dates_beyond_the_calendar_and_broken_failures_are_shown(run: Run, admin: MemoryAdmin) -> None:

@@ -188,8 +188,27 @@ def _print_handout(handout: dict[str, Any]) -> None:
         + (", a late settlement was refused" if handout["late"] else "")
     )
     if handout["error"]:
-        text = handout["error"]["traceback"] or f"{handout['error']['kind']}: {handout['error']['text']}"
-        click.echo("\n".join(f"      {line}" for line in text.splitlines()))
+        click.echo("\n".join(f"      {line}" for line in _error_lines(handout["error"])))
+
+
+_SAID = {"cause": "caused by", "context": "while handling", "member": "member"}
+
+
+def _error_lines(error: dict[str, Any]) -> list[str]:
+    """An error in short, with its notes and its causes, and then its traceback."""
+    lines = _named(error).splitlines()
+    lines += [f"  note: {line}" for note in error["notes"] for line in note.splitlines()]
+    for link in error["chain"]:
+        first, *more = _named(link).splitlines() or [""]
+        indent = "  " * min(link["depth"], 40)
+        lines += [f"{indent}{_SAID.get(link['how'], link['how'])} {first}", *(f"{indent}  {line}" for line in more)]
+    # Without notes and causes, the traceback's last line says it all.
+    short = error["notes"] or error["chain"] or not error["traceback"]
+    return [*(lines if short else []), *error["traceback"].splitlines()]
+
+
+def _named(error: dict[str, Any]) -> str:
+    return ": ".join(part for part in (error["kind"], error["text"]) if part)
 
 
 def _when(milliseconds: int | None) -> str:
