@@ -11,7 +11,7 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
@@ -31,11 +31,13 @@ from tenure.server.answers import Answers
 from tenure.server.hub import GAP, Hub
 from tenure.server.session import Connection as Place
 from tenure.wire import encode
-from tenure.wire.commands import MAX_BATCH_LINES, MAX_BODY, Role
+from tenure.wire.commands import FLOOR, LINE_AGE, MAX_BATCH_LINES, MAX_BODY, Role
 from tenure.wire.replies import Reply, ReplyReader, parse_welcome
 
 _STEP = GAP * 0.9
 """Seconds of a turn that makes up for time in which nobody asked: a longer one would count as the server's absence."""
+_LONGEST_WAY = FLOOR + LINE_AGE
+"""Seconds that are made up for at most while no job is handed out: after them nothing changes any more by turns."""
 _LONGEST_LOOK = 0.25
 """Seconds after which a waiting line looks at the clock again, which may have been moved meanwhile."""
 _ADDRESS = Address("memory")
@@ -59,10 +61,10 @@ class MemoryServer:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.lock = threading.Lock()
-        mono = clock.mono()
+        # The hub's own time: it goes on with the clock, but for long times in which nothing could happen.
+        self._mono = self._seen = mono = clock.mono()
         self.engine = Engine(":memory:", wall=self._wall(), mono=mono, durability="normal")
         self.hub = Hub(self.engine, answers=Answers("memory", secrets.token_hex(8), "normal"), mono=mono)
-        self._seen = mono
         self._waiting: dict[Place, threading.Event] = {}
         self.closed = False
 
@@ -71,7 +73,7 @@ class MemoryServer:
         with self.lock:
             if self.closed:
                 raise ConnectionError("the broker is closed")
-            return self.hub.open(self.clock.mono())
+            return self.hub.open(self._mono)
 
     def ask(self, place: Place, data: bytes, woken: threading.Event, answered: Callable[[bytes], bool]) -> None:
         """Let bytes arrive, and give `answered` what comes back until it is content.
@@ -82,7 +84,7 @@ class MemoryServer:
             if self.closed or place.gone or place.closing:
                 raise ConnectionError("the connection is closed")
             self._catch_up()
-            self.hub.receive(place, data, self.clock.mono())
+            self.hub.receive(place, data, self._mono)
             self._waiting[place] = woken
             try:
                 while not answered(self._turn(place)):
@@ -101,8 +103,7 @@ class MemoryServer:
         """Let others have their turns until there is an answer, or time for a look; raises ConnectionError."""
         if place.closing or self.closed:
             raise ConnectionError("the server closed the connection")
-        mono = self.clock.mono()
-        seconds = min(_LONGEST_LOOK, max(0.0, self.hub.next_wake(self._wall(), mono) - mono))
+        seconds = min(_LONGEST_LOOK, max(0.0, self.hub.next_wake(self._wall(), self._mono) - self._mono))
         self.lock.release()
         try:
             self.clock.wait(woken, seconds)
@@ -114,31 +115,35 @@ class MemoryServer:
     def turn(self) -> None:
         """Apply what has arrived and what time has brought, and wake those who wait for it; call it with the lock."""
         self._catch_up()
-        touched = self.hub.turn(self._wall(), self.clock.mono())
+        self._wake(self.hub.turn(self._wall(), self._mono))
         work, self.hub.background = self.hub.background, []
         for place, question in work:
-            touched += self.hub.finish(place, question(), self.clock.mono())
-        for place in touched:
-            if place in self._waiting:
-                self._waiting[place].set()
+            self._wake(self.hub.finish(place, question(), self._mono))
         if work:
             self.turn()
+
+    def _wake(self, places: Iterable[Place]) -> None:
+        for place in places:
+            if place in self._waiting:
+                self._waiting[place].set()
 
     def _catch_up(self) -> None:
         """Have the turns that a server would have had while nobody asked: no lease is longer for it, and none lost."""
         now = self.clock.mono()
-        while now - self._seen > _STEP:
-            self._seen += _STEP
-            for place in self.hub.turn(self._wall(), self._seen):
-                if place in self._waiting:
-                    self._waiting[place].set()
-        self._seen = now
+        left, self._seen = max(0.0, now - self._seen), now
+        way = 0.0
+        while left > _STEP and (way < _LONGEST_WAY or self.engine.next_lease_end() is not None):
+            self._mono += _STEP
+            left -= _STEP
+            way += _STEP
+            self._wake(self.hub.turn(self._wall(), self._mono))
+        self._mono += min(left, _STEP)
 
     def lost(self, place: Place) -> None:
         """The connection is gone."""
         with self.lock:
             if not self.closed:
-                self.hub.lost(place, self.clock.mono())
+                self.hub.lost(place, self._mono)
 
     def next_due(self) -> float | None:
         """When the next scheduled job falls due, in seconds since the epoch."""
@@ -146,10 +151,6 @@ class MemoryServer:
             self.turn()
             due = self.engine.next_due()
         return None if due is None else due / 1000
-
-    def holding(self) -> bool:
-        """Whether a job is handed out."""
-        return self.engine.next_lease_end() is not None
 
     def look(self) -> None:
         """Have a turn: the clock was moved."""

@@ -1,0 +1,234 @@
+"""One execution of a job in this thread, step by step as a worker's slot does it."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+import secrets
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tenure.app import App
+from tenure.broker import Consumer
+from tenure.clock import own_deadline
+from tenure.message import Delivery, Message, Settlement
+from tenure.outcome import Outcome, Returned, UnknownTask
+from tenure.settle import Policy, decide
+from tenure.task import Task
+from tenure.testing.clock import MovableClock
+from tenure.testing.recording import RecordingBroker
+from tenure.worker.dead_hooks import call_dead_hooks
+from tenure.worker.executor import Executor
+from tenure.worker.keeper import LeaseKeeper, Watched
+from tenure.worker.patience import Patience
+from tenure.worker.settler import Finished, Settler
+from tenure.worker.table import Lease, Table
+
+T = TypeVar("T")
+
+NAME = "inline"
+
+
+@dataclass
+class Stopped:
+    """What an execution came to: its settlement (None: it was lost on purpose), and what the task raised.
+
+    `problem` tells why a job was not run, or is dead without an exception of its own.
+    """
+
+    settlement: Settlement | None = None
+    dead: bool = False
+    error: BaseException | None = None
+    traceback: TracebackType | None = None
+    problem: str = ""
+
+
+class Execution:
+    """Takes, runs and settles one job at a time; a keeper in a thread of its own extends the lease meanwhile.
+
+    `lose_once` are ids of jobs whose next success is not told to the broker: the worker is gone then, as far as the
+    broker knows, and the job is handed out again.
+    """
+
+    def __init__(self, app: App, broker: RecordingBroker, clock: MovableClock) -> None:
+        self._app = app
+        self._broker = broker
+        self._clock = clock
+        self._caught = Stopped()
+        self._dead = False
+        self._table = Table.create(1, shared=False)
+        self._table.surroundings.idle = lambda task: False  # the one slot is the job's that asks
+        self._executor = Executor(_Watched(app.tasks, self._catch), clock.boot, broker.capabilities.max_body)
+        self._keeper = LeaseKeeper(broker.keeper(), clock, random.random)
+        self._keeper.watch(Watched(self._table))
+        self._keeping: threading.Thread | None = None
+        self._consumer: Consumer | None = None
+        self._queues: list[str] = []
+        self._loop = _Loop()
+        self.lose_once: set[str] = set()
+
+    def take(self) -> Delivery | None:
+        """Return the next job that is ready, in whichever queue."""
+        queues = sorted({*self._app.queues(), *self._broker.queues()})
+        if self._consumer is None or queues != self._queues:
+            self._queues = queues
+            self._session = secrets.token_hex(16)
+            timeout = self._app.settings.visibility_timeout
+            self._consumer = self._broker.consumer(queues, session=self._session, name=NAME, visibility_timeout=timeout)
+        return next(iter(self._consumer.take(1, 0.0)), None)
+
+    def run(self, delivery: Delivery) -> Stopped:
+        """Run a delivery and settle it, or lose it after the work where that is wanted."""
+        place, outcome, policy = self._execute(delivery)
+        stopped = self._caught
+        if isinstance(outcome, Returned) and delivery.message.id in self.lose_once:
+            self.lose_once.discard(delivery.message.id)
+            self._lose(place)
+            return Stopped()
+        settlement = decide(outcome, delivery, policy, self._clock.wall(), random.random())  # noqa: S311  (jitter)
+        self._settle(place, delivery, settlement)
+        stopped.settlement, stopped.dead = settlement, self._dead
+        message = delivery.message
+        if isinstance(outcome, UnknownTask):
+            stopped.problem = f"job {message.id}: the app has no task {message.task}; import the module that defines it"
+        elif self._dead:
+            stopped.problem = f"job {message.id} of {message.task} is dead: {settlement.reason}"
+        return stopped
+
+    def repeat(self, message: Message) -> Stopped:
+        """Run a job that has ended once more, as a worker does whose lease ran out; its word is not asked for."""
+        vt = message.visibility_timeout or self._app.settings.visibility_timeout
+        deadline = own_deadline(self._clock.boot(), vt)
+        place, _, _ = self._execute(Delivery(message, f"{message.id}:2".encode(), 2, 1, 1, vt, deadline))
+        self._table.drop(place)
+        return self._caught
+
+    def _execute(self, delivery: Delivery) -> tuple[int, Outcome, Policy]:
+        self._keep()
+        self._caught = Stopped()
+        place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout)
+        assert place is not None  # there is room for one, and no hand-out comes twice
+        lease = Lease(self._table, place, delivery.receipt)
+        self._table.begin(0)
+        if self._executor.is_async(delivery):
+            outcome, policy = self._loop.run(self._executor.execute_async(delivery, lease))
+        else:
+            outcome, policy = self._executor.execute(delivery, lease)
+        return place, outcome, policy
+
+    def _settle(self, place: int, delivery: Delivery, settlement: Settlement) -> None:
+        self._dead = False
+        assert self._consumer is not None  # the delivery came over it
+        settler = Settler(self._consumer, self._table, Patience(self._clock, random.random), self._died)
+        self._table.settling(place, settlement.kind)
+        settler.put(Finished(place, settlement, delivery.message.task, delivery.attempt, 0.0, delivery))
+        settler.stop()
+        settler.run()
+
+    def _died(self, delivery: Delivery, settlement: Settlement) -> None:
+        self._dead = True
+        call_dead_hooks(self._app, delivery, settlement)
+
+    def _lose(self, place: int) -> None:
+        """Let the broker believe that this process has died."""
+        self._table.drop(place)
+        self._broker.keeper().bye(self._session, "lost", "run_twice: the worker is lost after the work", ())
+        self._consumer = None
+
+    def _catch(self, error: BaseException) -> None:
+        frames = error.__traceback__
+        self._caught = Stopped(error=error, traceback=frames and frames.tb_next)  # without the frame that catches
+
+    def _keep(self) -> None:
+        if self._keeping is None:
+            self._keeping = threading.Thread(target=self._keeper.run, name="tenure-test-keeper", daemon=True)
+            self._keeping.start()
+
+    def close(self) -> None:
+        """Stop the keeper and the event loop."""
+        self._keeper.stop()
+        if self._keeping is not None:
+            self._keeping.join()
+        self._loop.close()
+
+
+class _Watched(Mapping[str, Task[..., Any]]):
+    """An app's tasks, whose functions tell of what they raise; the worker's code turns it into text."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], caught: Callable[[BaseException], None]) -> None:
+        self._tasks = tasks
+        self._caught = caught
+
+    def __getitem__(self, name: str) -> Task[..., Any]:
+        task = copy.copy(self._tasks[name])
+        task.fn = _watched_async(task.fn, self._caught) if task.is_async else _watched(task.fn, self._caught)
+        return task
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+
+def _watched(function: Callable[..., Any], caught: Callable[[BaseException], None]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            caught(error)
+            raise
+
+    return call
+
+
+def _watched_async(function: Callable[..., Any], caught: Callable[[BaseException], None]) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await function(*args, **kwargs)
+        except BaseException as error:
+            caught(error)
+            raise
+
+    return call
+
+
+class _Loop:
+    """One event loop for all coroutines of a test: in this thread, or beside it where this one runs a loop already."""
+
+    def __init__(self) -> None:
+        self._runner: asyncio.Runner | None = None
+        self._beside: ThreadPoolExecutor | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._beside is None and not _loop_runs_here():
+            return self._run_here(work)
+        self._beside = self._beside or ThreadPoolExecutor(1, "tenure-test-loop")
+        return self._beside.submit(self._run_here, work).result()
+
+    def _run_here(self, work: Coroutine[Any, Any, T]) -> T:
+        self._runner = self._runner or asyncio.Runner()
+        return self._runner.run(work, context=Context())
+
+    def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None and self._beside is not None:
+            self._beside.submit(runner.close).result()
+        elif runner is not None:
+            runner.close()
+        if self._beside is not None:
+            self._beside.shutdown()
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,62 @@
+"""The pytest plugin: `tenure_app` and `tenure_worker`.
+
+It imports little, for it is loaded into every run of pytest where Tenure is installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tenure.app import App
+    from tenure.testing.inline import InlineWorker
+
+OPTION = "tenure_app"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Tell pytest of the option in its configuration file."""
+    parser.addini(OPTION, "the Tenure app to test, as module:attribute, for example shop.jobs:app", default="")
+
+
+@pytest.fixture
+def tenure_app(request: pytest.FixtureRequest) -> Iterator[App]:
+    """The app that the option `tenure_app` names, switched to memory:// for this test.
+
+    Override it where the app is made by a function; `tenure_worker` switches what it returns.
+    """
+    from tenure.testing.inline import inline_worker
+
+    with inline_worker(_find(request.config.getini(OPTION))) as worker:
+        yield worker.app
+
+
+@pytest.fixture
+def tenure_worker(tenure_app: App) -> Iterator[InlineWorker]:
+    """What runs the jobs of `tenure_app` in this test, and tells what was added."""
+    from tenure.testing.inline import inline_worker, worker_of
+
+    with ExitStack() as stack:
+        yield worker_of(tenure_app) or stack.enter_context(inline_worker(tenure_app))
+
+
+def _find(place: str) -> App:
+    """Return the app at `module:attribute`; raises UsageError saying what to write."""
+    from tenure.app import App
+
+    module, colon, attribute = place.partition(":")
+    if not (module and colon and attribute):
+        what = "is not set" if not place else f"is {place!r}"
+        raise pytest.UsageError(
+            f'{OPTION} {what}: name your app in the configuration of pytest, such as {OPTION} = "shop.jobs:app", or '
+            f"override the fixture {OPTION} in conftest.py to return it"
+        )
+    app = getattr(importlib.import_module(module), attribute, None)
+    if not isinstance(app, App):
+        raise pytest.UsageError(f"{OPTION} = {place!r}: {attribute} in {module} is no App")
+    return app
