@@ -6,7 +6,8 @@ import importlib
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, Unpack, overload
 
@@ -209,6 +210,17 @@ class App:
         """Use this broker instead of the app's own, as `--broker` does; before the first job is added."""
         self.close()
         self._given = find_broker(url)
+
+    @contextmanager
+    def on_broker(self, broker: str | Broker) -> Iterator[None]:
+        """Use another broker inside of the `with` block, as tests do; the app's own comes back after it."""
+        self.close()
+        before, self._given = self._given, broker
+        try:
+            yield
+        finally:
+            self.close()
+            self._given = before
 
     def close(self) -> None:
         """Close the connections; the app can still be used and opens new ones."""
