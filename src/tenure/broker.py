@@ -100,9 +100,10 @@ class ProducerCounts(NamedTuple):
 class Consumer(Protocol):
     """One worker process's line to the broker; `take` and `settle` are called from different threads."""
 
-    def take(self, limit: int, wait: float) -> list[Delivery]:
+    def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
         """Take up to `limit` jobs, waiting up to `wait` seconds for the first; an empty list when none came.
 
+        `queues`: from these only (None: from all of the consumer's).
         Raises ConnectionError when the connection broke or fell silent; the next call repeats the same line over a
         new connection, so nothing that the broker handed out in between is stranded.
         """

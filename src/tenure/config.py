@@ -46,6 +46,7 @@ LIMITS: Mapping[str, Limit] = {
     "max_attempts": Limit(1, 1_000_000, "attempts", whole=True),
     "max_losses": Limit(1, 1_000_000, "losses", whole=True),
     "priority": Limit(0, 9, "(9 goes first)", whole=True),
+    "compress_over": Limit(0, 2**31, "bytes", whole=True),
     "pool_size": Limit(1, 1_000, "connections", whole=True),
     "threads": Limit(1, 1_000, "slots", whole=True),
     "async_slots": Limit(1, 10_000, "slots", whole=True),

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tenure import clock
 from tenure.codec import pack_value, unpack_value
 from tenure.errors import DecodeError, NotInJob
 from tenure.names import shown
 
+if TYPE_CHECKING:
+    import logging
+
 MAX_PROGRESS_BYTES = 200
 """Upper limit for a packed progress: it rides on the lines that renew the lease."""
 
 _LARGEST = 2**63
-_LOGGER = logging.getLogger("tenure.job")
 
 
 class Hold(Protocol):
@@ -114,8 +115,9 @@ class JobContext:
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger that begins each line with task, job id and attempt, and has these (and the key) as `extra`."""
-        extra = {"job_id": self.id, "job_key": self.key, "task": self.task, "attempt": self.attempt}
-        return _JobLogger(_LOGGER, extra)
+        from tenure.job_log import JobLogger  # a process that only adds jobs does not load logging
+
+        return JobLogger({"job_id": self.id, "job_key": self.key, "task": self.task, "attempt": self.attempt})
 
     @classmethod
     def for_test(cls, **fields: Any) -> JobContext:
@@ -197,19 +199,6 @@ def _check_number(name: str, value: object) -> None:
         raise TypeError(f"progress({name}={shown(value)}) has to be a number")
     if not isfinite(value) or abs(value) >= _LARGEST:
         raise ValueError(f"progress({name}={shown(value)}) has to be a finite number below 2**63")
-
-
-class _JobLogger(logging.LoggerAdapter[logging.Logger]):
-    """Puts the job before the text, apart from it: a task's name may hold what a text's `%` would stumble over."""
-
-    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        if self.isEnabledFor(level):
-            own = dict(self.extra or {})
-            kwargs["extra"] = {**own, **(kwargs.get("extra") or {})}
-            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's line, and not this one
-            where = (own["task"], own["job_id"], own["attempt"])
-            text = "%s %s attempt %d: " + str(msg) if args else "%s %s attempt %d: %s"
-            self.logger.log(level, text, *where, *(args or (msg,)), **kwargs)
 
 
 _running: ContextVar[JobContext] = ContextVar("tenure_running_job")

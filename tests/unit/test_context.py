@@ -7,18 +7,20 @@ import contextvars
 import pytest
 
 from tenure import JobContext, NotInJob, TenureError, current_job
-from tenure.context import enter, leave
+from tenure.context import TestHold, enter, leave
 
 
-class Lease:
+class Lease(TestHold):
     """A deadline and a clock that tests move."""
 
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.until: float | None = 130.0
+    now = 100.0
+    until: float | None = 130.0
+
+    def deadline(self) -> float | None:
+        return self.until
 
     def context(self) -> JobContext:
-        return JobContext("id", "key", "billing", "shop.charge", 2, 3, 1, lambda: self.until, lambda: self.now)
+        return JobContext("id", "key", "billing", "shop.charge", 2, 3, 1, self, lambda: self.now)
 
 
 def test_inside_of_a_job() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tenure import App, current_job
-from tenure.codec import pack_value
+from tenure.codec import NotStored, pack_value, unpack_result
 from tenure.message import Delivery, Raw
 from tenure.worker.executor import Executor
+from tenure.worker.room import Room
 from tenure.worker.settler import Finished
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
@@ -130,13 +131,22 @@ def test_a_result_without_a_wire_form_is_left_out_and_the_job_is_done(
     rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     settlement = rig.run(delivery(task="odd_result")).settlement
-    assert (settlement.kind, settlement.result) == ("done", None)
+    assert settlement.kind == "done"
+    assert settlement.result is not None
+    kept = unpack_result(settlement.result)
+    assert isinstance(kept, NotStored)
+    assert kept.kind == "not storable"
+    assert "object" in kept.why
     assert "is not kept" in caplog.text
 
 
-def test_a_result_that_is_too_large_is_left_out(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_result_that_is_too_large_is_told_of(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     settlement = rig.run(delivery(task="ok", args=("x" * 2000,))).settlement
-    assert (settlement.kind, settlement.result) == ("done", None)
+    assert settlement.kind == "done"
+    assert settlement.result is not None
+    kept = unpack_result(settlement.result)
+    assert isinstance(kept, NotStored)
+    assert kept.kind == "too large"
     assert "limit 1000" in caplog.text
 
 
@@ -188,9 +198,9 @@ def test_the_time_limit_and_its_grace_bound_the_lease() -> None:
 
 
 def test_free_slots_are_counted_back(rig: Rig) -> None:
-    assert rig.slots.free() == 1
+    assert rig.slots.free() == Room(1)
     rig.run(delivery(task="ok"))
-    assert rig.slots.free() == 1
+    assert rig.slots.free() == Room(1)
 
 
 def test_what_comes_while_draining_is_released(rig: Rig) -> None:

@@ -30,7 +30,7 @@ class FakeChild:
         self.started_at = 0.0
         self.pid = 4711
         self.how: str | None = None
-        self.left = self.deaf = self.killed_by_us = self.killed = self.drained = self.closed = False
+        self.left = self.deaf = self.failed = self.killed_by_us = self.killed = self.drained = self.closed = False
         self.reports: list[dict[str, Any]] = []
 
     def poll(self) -> str | None:
@@ -223,7 +223,7 @@ def test_restarts_wait_longer_and_forget_after_a_long_life() -> None:
 
 
 def test_options_survive_the_command_line() -> None:
-    options = ChildOptions("a:b", None, 8, ("x", "ü z"), "n", "0" * 32, 25.0, None, "info", 1, 2, 3, 4)
+    options = ChildOptions("a:b", None, 8, 100, ("x", "ü z"), "n", "0" * 32, 25.0, None, "info", 1, 2, 3, 4)
     assert ChildOptions.from_json(options.to_json()) == options
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tenure.message import Delivery
 from tenure.worker.patience import Patience
+from tenure.worker.room import Room
 from tenure.worker.taker import Taker
 from tests.unit.worker_fakes import HandClock, ScriptedConsumer, delivery
 
@@ -14,16 +15,22 @@ from tests.unit.worker_fakes import HandClock, ScriptedConsumer, delivery
 class Rig:
     """A taker whose consumer stops it when the script is over."""
 
-    def __init__(self, consumer: ScriptedConsumer, free: Sequence[int] = (), rounds_when_empty: int = 1) -> None:
+    def __init__(self, consumer: ScriptedConsumer, free: Sequence[int | Room] = (), rounds_when_empty: int = 1) -> None:
         self.clock = HandClock()
         self.delivered: list[Delivery] = []
         self._free = list(free)
         self._left = rounds_when_empty
+        self.rests: list[float] = []
         consumer.when_empty = self._count_down
         self.taker = Taker(
-            consumer, lambda: self._free.pop(0) if self._free else 4, self.delivered.extend, self.clock,
+            consumer, self._room, self.delivered.extend, self.clock,
             Patience(self.clock, lambda: 1.0),
         )  # fmt: skip
+
+    def _room(self, rest: float) -> Room:
+        self.rests.append(rest)
+        item = self._free.pop(0) if self._free else 4
+        return Room(item) if isinstance(item, int) else item
 
     def _count_down(self) -> None:
         self._left -= 1
@@ -101,3 +108,14 @@ def test_stop_interrupts_the_take_and_keeps_what_it_was_given() -> None:
     rig.taker.run()
     assert rig.delivered == [delivery()]
     assert consumer.interrupted == 1
+
+
+def test_some_of_the_queues_are_asked_without_waiting_at_the_broker_and_less_often_while_they_are_empty() -> None:
+    some = Room(3, ("async",))
+    consumer = ScriptedConsumer([[], [], [], [], [], [], [delivery()], [], []])
+    rig = Rig(consumer, free=[some] * 8 + [4])
+    rig.taker.run()
+    assert consumer.queues == [("async",)] * 8 + [None, None]
+    assert rig.rests[:7] == [0.0, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05]
+    assert rig.rests[7] == 0.0
+    assert rig.delivered == [delivery()]

@@ -60,13 +60,15 @@ class ScriptedConsumer:
         self._takes = list(takes)
         self._settles = list(settles)
         self.asked: list[int] = []
+        self.queues: list[Sequence[str] | None] = []
         self.sent: list[list[Settlement]] = []
         self.interrupted = 0
         self.when_empty: Callable[[], None] = lambda: None
 
-    def take(self, limit: int, wait: float) -> list[Delivery]:
-        assert 0 < wait <= 0.5
+    def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
+        assert 0 < wait <= 0.5 if queues is None else wait == 0
         self.asked.append(limit)
+        self.queues.append(queues)
         if not self._takes:
             self.when_empty()
             return []

@@ -98,15 +98,16 @@ class ServerConsumer:
         self._number = 1
         self._pending: tuple[bytes, float] | None = None
 
-    def take(self, limit: int, wait: float) -> list[Delivery]:
-        """Take up to `limit` jobs, waiting up to `wait` seconds for the first.
+    def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
+        """Take up to `limit` jobs, waiting up to `wait` seconds for the first, from `queues` (None: from all).
 
         After a ConnectionError the next call repeats the pending line, whatever it is asked for: what the server
         handed out meanwhile comes with it.  Raises ServerError when the server refused the line.
         """
         if self._pending is None:
             count = min(limit, MAX_TAKE)
-            self._pending = (encode.take(self._number, count, wait, self._visibility_timeout, self._queues), wait)
+            names = self._queues if queues is None else tuple(queues)
+            self._pending = (encode.take(self._number, count, wait, self._visibility_timeout, names), wait)
         data, asked = self._pending
         sent_at, (reply,) = self._taking.exchange(data, 1, asked)
         jobs = self._jobs(reply)

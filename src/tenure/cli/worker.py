@@ -7,7 +7,7 @@ import sys
 import click
 
 from tenure.cli.options import broker_option, seconds
-from tenure.worker.options import DEFAULT_THREADS, WorkerOptions, default_processes
+from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOptions, default_processes
 
 
 @click.command()
@@ -26,7 +26,11 @@ from tenure.worker.options import DEFAULT_THREADS, WorkerOptions, default_proces
 )  # fmt: skip
 @click.option(
     "--threads", type=click.IntRange(1, 1000), default=DEFAULT_THREADS, show_default=True, metavar="N",
-    help="Slots in each process: how many jobs it runs at once.",
+    help="Slots in each process: how many plain functions it runs at once.",
+)  # fmt: skip
+@click.option(
+    "--async-slots", type=click.IntRange(1, 10_000), default=DEFAULT_ASYNC_SLOTS, show_default=True, metavar="N",
+    help="How many coroutines (async def tasks) each process runs at once.",
 )  # fmt: skip
 @click.option("--name", metavar="TEXT", help="The worker's label in the record.  [default: host-pid]")
 @click.option(
@@ -54,6 +58,7 @@ def worker(
     queues: str | None,
     processes: int,
     threads: int,
+    async_slots: int,
     name: str | None,
     grace: float,
     visibility_timeout: float | None,
@@ -72,6 +77,7 @@ def worker(
         broker=broker,
         processes=processes,
         threads=threads,
+        async_slots=async_slots,
         queues=_names(queues),
         name=name,
         grace=grace,

@@ -55,7 +55,8 @@ def _work(options: ChildOptions, commands: Commands) -> int:
         sys.path.insert(0, here)
     try:
         process = ChildProcess(options)
-    except BaseException as error:  # noqa: BLE001  (the app's modules may raise anything)
+        process.prepare()
+    except BaseException as error:  # noqa: BLE001  (the app's modules and hooks may raise anything)
         report(options.reports_fd, failed=_why(error, options.app))
         return 1
     process.run(commands)
@@ -89,12 +90,17 @@ class ChildProcess:
             session=options.session,
             name=options.name,
             threads=options.threads,
+            async_slots=options.async_slots,
             grace=options.grace,
             visibility_timeout=(
                 app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
             ),
         )
         self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
+
+    def prepare(self) -> None:
+        """Run the app's hooks for the start of a process."""
+        self._services.prepare()
 
     def run(self, commands: Commands) -> None:
         """Work until told to drain, and say bye."""
@@ -105,6 +111,7 @@ class ChildProcess:
         self._services.start()
         commands.get()
         self._services.drain()
+        self._services.finish()
         leave(self._broker.keeper(), self._options.session, self._clock, Patience(self._clock, random.random))
         report(self._options.reports_fd, left=True)
 
@@ -135,9 +142,14 @@ def _listen(fd: int, commands: Commands) -> None:
 
 def _why(error: BaseException, app: str) -> str:
     from tenure.errors import ConfigError
+    from tenure.worker.process_hooks import StartHookError
 
     if isinstance(error, ConfigError):
         return f"tenure: {error}"
+    if isinstance(error, StartHookError) and error.__cause__ is not None:
+        cause = error.__cause__
+        lines = traceback.format_exception(type(cause), cause, _from_users_code(cause))
+        return f"tenure: {error}:\n{''.join(lines).rstrip()}"
     lines = traceback.format_exception(type(error), error, _from_users_code(error))
     return f"tenure: -A {app} could not be imported:\n{''.join(lines).rstrip()}"
 

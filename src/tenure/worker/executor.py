@@ -5,18 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import Any
+from types import CoroutineType
+from typing import Any, NamedTuple
 
-from tenure.codec import pack_value, unpack_call
-from tenure.context import JobContext, enter
+from tenure.codec import pack_not_stored
+from tenure.context import Hold, JobContext, enter
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Delivery, Message, Raw
 from tenure.outcome import Broken, Newer, Outcome, Returned, UnknownTask
 from tenure.settle import Policy, outcome_of
 from tenure.task import Task
-from tenure.worker.table import Lease
+from tenure.worker.room import kind_of
 
 logger = logging.getLogger("tenure.worker")
+
+_DISABLED = pack_not_stored("disabled", "the task keeps no results (results=False)")
+
+
+class Call(NamedTuple):
+    """A call that is ready to be made."""
+
+    task: Task[..., Any]
+    context: JobContext
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    policy: Policy
 
 
 class Executor:
@@ -30,8 +43,39 @@ class Executor:
         self._boot = boot
         self._max_result = max_result
 
-    def execute(self, delivery: Delivery, lease: Lease) -> tuple[Outcome, Policy]:
-        """Run one delivery; returns what it came to, and what its task and message allow next."""
+    def kinds(self, task: str | None) -> frozenset[int]:
+        """Return the kinds of slots that a task (None: any of them) runs in; none for one that is not known here."""
+        if task is None:
+            return frozenset(kind_of(known) for known in self._tasks.values())
+        found = self._tasks.get(task)
+        return frozenset() if found is None else frozenset({kind_of(found)})
+
+    def is_async(self, delivery: Delivery) -> bool:
+        """Whether this is a job for `execute_async`."""
+        task = self._tasks.get(delivery.message.task)
+        return task is not None and task.is_async
+
+    def execute(self, delivery: Delivery, hold: Hold) -> tuple[Outcome, Policy]:
+        """Run one delivery of a plain function; returns what it came to, and what its task and message allow next."""
+        call = self._prepare(delivery, hold)
+        if type(call) is not Call:
+            return call  # type: ignore[return-value]
+        # A context of its own: what one job sets there, another must not find.
+        return Context().run(self._call, call), call.policy
+
+    async def execute_async(self, delivery: Delivery, hold: Hold) -> tuple[Outcome, Policy]:
+        """Run one delivery of an `async def`; to be awaited in an asyncio task with a context of its own."""
+        call = self._prepare(delivery, hold)
+        if not isinstance(call, Call):
+            return call
+        enter(call.context)
+        try:
+            value = await _made(call)
+        except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
+            return outcome_of(error, call.policy), call.policy
+        return self._returned(value, call), call.policy
+
+    def _prepare(self, delivery: Delivery, hold: Hold) -> Call | tuple[Outcome, Policy]:
         message = delivery.message
         if type(message) is not Message:
             return _unreadable(message), Policy()  # type: ignore[arg-type]
@@ -39,22 +83,19 @@ class Executor:
         if task is None:
             logger.warning("no task %s here; job %s is released for another worker", message.task, message.id)
             return UnknownTask(message.task), Policy(message.max_attempts)
-        own = task.defaults
-        policy = Policy(message.max_attempts, own.backoff, own.retry_on, own.give_up_on)
+        policy = _policy(task, message)
         try:
-            args, kwargs = unpack_call(message.args)
-            task.check(args, kwargs)
+            args, kwargs = task.unpack(message)
         except DecodeError as error:
             return _undecoded(error), policy
         except TypeError as error:  # the function has changed since the call: no try will make them fit
             return Broken(f"bad arguments: {error}"), policy
-        context = self._context(message, delivery, lease)
+        context = self._context(message, delivery, hold)
         if logger.isEnabledFor(logging.INFO):
             logger.info("start %s %s attempt %d", message.task, message.id, delivery.attempt)
-        # A context of its own: what one job sets there, another must not find.
-        return Context().run(self._call, task, context, policy, args, kwargs), policy
+        return Call(task, context, args, kwargs, policy)
 
-    def _context(self, message: Message, delivery: Delivery, lease: Lease) -> JobContext:
+    def _context(self, message: Message, delivery: Delivery, hold: Hold) -> JobContext:
         return JobContext(
             message.id,
             message.id if message.key is None else message.key,
@@ -63,40 +104,55 @@ class Executor:
             delivery.attempt,
             delivery.fence,
             delivery.losses,
-            lease.deadline,
+            hold,
             self._boot,
         )
 
-    def _call(
-        self,
-        task: Task[..., Any],
-        context: JobContext,
-        policy: Policy,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Outcome:
-        enter(context)
+    def _call(self, call: Call) -> Outcome:
+        enter(call.context)
         try:
-            value = task.fn(*args, **kwargs)
+            value = _made(call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
-            return outcome_of(error, policy)
-        return Returned(None if value is None else self._packed(value, context))
+            return outcome_of(error, call.policy)
+        if value is None and call.task.defaults.results:
+            return _NOTHING
+        return self._returned(value, call)
 
-    def _packed(self, value: Any, context: JobContext) -> bytes | None:
-        """Pack a result; one that cannot be kept is left out, for the work itself is done."""
+    def _returned(self, value: Any, call: Call) -> Outcome:
+        """Pack a result; one that cannot be kept is told of in its place, for the work itself is done."""
+        if type(value) is CoroutineType:
+            value.close()
+            name = call.task.name
+            error = TypeError(f"{name} returned a coroutine, which never ran: write the function as async def")
+            return outcome_of(error, call.policy)
+        if not call.task.defaults.results:
+            return Returned(_DISABLED)
+        if value is None:
+            return _NOTHING
         try:
-            data = pack_value(value, "result")
+            data = call.task.pack_result(value)
         except NotSerializable as error:
-            logger.warning("the result of %s %s is not kept: %s", context.task, context.id, error)
-            return None
-        except BaseException as error:  # noqa: BLE001  (the value's own code may raise anything)
-            logger.warning("the result of %s %s is not kept: %s", context.task, context.id, type(error).__name__)
-            return None
+            return self._not_kept(call, "not storable", str(error))
         if len(data) > self._max_result:
-            sizes = (len(data), self._max_result)
-            logger.warning("the result of %s %s is not kept: %d bytes, limit %d", context.task, context.id, *sizes)
-            return None
-        return data
+            return self._not_kept(call, "too large", f"the result has {len(data)} bytes, limit {self._max_result}")
+        return Returned(data)
+
+    def _not_kept(self, call: Call, kind: Any, why: str) -> Returned:
+        logger.warning("the result of %s %s is not kept: %s", call.task.name, call.context.id, why)
+        return Returned(pack_not_stored(kind, why))
+
+
+_NOTHING = Returned(None)
+
+
+def _made(call: Call) -> Any:
+    if call.task.takes_context:
+        return call.task.fn(call.context, *call.args, **call.kwargs)
+    return call.task.fn(*call.args, **call.kwargs)
+
+
+def _policy(task: Task[..., Any], message: Message) -> Policy:
+    return Policy(message.max_attempts, task.backoff, task.defaults.retry_on, task.defaults.give_up_on)
 
 
 def _unreadable(raw: Raw) -> Outcome:

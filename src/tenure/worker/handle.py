@@ -22,12 +22,14 @@ class Handle:
 
     def __init__(self, options: WorkerOptions, broker: str | None, name: str, started_at: float) -> None:
         self.session = new_session()
-        self.table = Table.create(options.threads)
+        self.table = Table.create(options.threads + options.async_slots)
         self.started_at = started_at
         self.left = False
         self.stopped = False
         self.killed_by_us = False
-        self.watched = Watched(self.table, lambda: self.stopped)
+        self.failed = False
+        """It has reported why it cannot work."""
+        self.watched = Watched(self.table, lambda: self.stopped, (options.threads, options.async_slots))
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)
@@ -38,6 +40,7 @@ class Handle:
             app=options.app,
             broker=broker,
             threads=options.threads,
+            async_slots=options.async_slots,
             queues=options.queues,
             name=name,
             session=self.session,

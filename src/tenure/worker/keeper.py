@@ -12,12 +12,15 @@ from tenure.broker import EndedAs, Extend, Extended, Keeper
 from tenure.clock import Clock
 from tenure.retry import reconnect_delay
 from tenure.worker.patience import Patience
-from tenure.worker.table import Entry, Table
+from tenure.worker.table import HELD, Entry, Table
 
 logger = logging.getLogger("tenure.worker")
 
 PERIOD = 0.2
 """Seconds between two looks at the tables; shorter where a visibility timeout asks for it."""
+
+PROGRESS_PERIOD = 0.5
+"""Seconds from one extend of a receipt to the next that only brings its progress."""
 
 _SHORTEST_PERIOD = 0.02
 _MAX_ITEMS = 500
@@ -29,6 +32,8 @@ class Watched:
 
     table: Table
     stopped: Callable[[], bool] = lambda: False
+    slots: tuple[int, int] = (0, 0)
+    """How many slots it has, for plain functions and for coroutines."""
 
 
 @dataclass(eq=False)
@@ -45,8 +50,11 @@ class Farewell:
 
 
 class _Due(NamedTuple):
+    """A lease to be extended, and the progress that goes with it, with its number."""
+
     watched: Watched
     entry: Entry
+    said: tuple[int, bytes] | None
 
 
 class LeaseKeeper:
@@ -123,24 +131,31 @@ class LeaseKeeper:
         now = self._clock.boot()
         due: list[_Due] = []
         period = PERIOD
+        free: list[tuple[int, int]] = []
         with self._lock:
             for watched in self._watched:
+                entries = list(watched.table.entries())
+                free.append(_free_slots(watched, entries))
                 if watched.stopped():
                     continue
-                for entry in watched.table.entries():
+                for entry in entries:
                     period = min(period, entry.visibility_timeout / 6)
-                    if is_due(entry, now):
-                        due.append(_Due(watched, entry))
+                    said = watched.table.unsent(entry)
+                    if is_due(entry, now) or _wants(watched.table, entry, said, now):
+                        due.append(_Due(watched, entry, said))
+            _tell_free(self._watched, free)
         return due, max(period, _SHORTEST_PERIOD)
 
     def _extend(self, due: Sequence[_Due]) -> None:
-        answers = self._keeper.extend([Extend(entry.receipt) for _, entry in due])
+        asked_at = self._clock.boot()
+        answers = self._keeper.extend([Extend(entry.receipt, said and said[1]) for _, entry, said in due])
         if len(answers) != len(due):
             raise RuntimeError(f"{len(answers)} answers to {len(due)} extends")
         now = self._clock.boot()
         with self._lock:
-            for (watched, entry), answer in zip(due, answers, strict=True):
+            for (watched, entry, said), answer in zip(due, answers, strict=True):
                 if watched in self._watched:
+                    watched.table.sent(entry, asked_at, said and said[0])
                     _apply(watched.table, entry, answer, now)
 
     def _say_one_bye(self) -> float:
@@ -174,16 +189,46 @@ class LeaseKeeper:
 
 def is_due(entry: Entry, now: float) -> bool:
     """Whether a lease is to be extended: a third is over, and neither its deadline nor its time limit has passed."""
-    if entry.deadline <= now or (entry.limit and now > entry.limit):
+    return _may_extend(entry, now) and entry.deadline - now <= entry.visibility_timeout * 2 / 3
+
+
+def _may_extend(entry: Entry, now: float) -> bool:
+    return entry.deadline > now and not (entry.limit and now > entry.limit)
+
+
+def _wants(table: Table, entry: Entry, said: tuple[int, bytes] | None, now: float) -> bool:
+    """Whether the function asks for an extend before its turn: by name, or because it has said how far it is."""
+    if not _may_extend(entry, now):
         return False
-    return entry.deadline - now <= entry.visibility_timeout * 2 / 3
+    return table.asked(entry) or (said is not None and now - table.sent_at(entry) >= PROGRESS_PERIOD)
+
+
+def _free_slots(watched: Watched, entries: Sequence[Entry]) -> tuple[int, int]:
+    """Return how many slots of each kind of a process are free; none while it is stopped."""
+    if watched.stopped():
+        return 0, 0
+    held = [entry.kind for entry in entries if entry.stage == HELD]
+    sync, coroutines = watched.slots
+    return max(0, sync - held.count(0)), max(0, coroutines - held.count(1))
+
+
+def _tell_free(watched: Sequence[Watched], free: Sequence[tuple[int, int]]) -> None:
+    """Tell each process what is free in the others."""
+    if not free:
+        return
+    sync, coroutines = (sum(column) for column in zip(*free, strict=True))
+    for one, (own_sync, own_coroutines) in zip(watched, free, strict=True):
+        one.table.tell_free_elsewhere(sync - own_sync, coroutines - own_coroutines)
 
 
 def _apply(table: Table, entry: Entry, answer: Extended, now: float) -> None:
     if answer.deadline is None:
         logger.warning("the lease of job %s is lost", entry.receipt[:32].decode())
         table.lose(entry)
-    elif now < entry.deadline:
+        return
+    if answer.cancel is not None:
+        table.cancel(entry)
+    if now < entry.deadline:
         # Read after the own deadline, it moves nothing: the function was told already that its lease is lost.
         table.extend(entry, answer.deadline)
 

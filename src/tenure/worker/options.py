@@ -8,6 +8,7 @@ import socket
 from dataclasses import asdict, dataclass
 
 DEFAULT_THREADS = 8
+DEFAULT_ASYNC_SLOTS = 100
 DEFAULT_GRACE = 25.0
 
 
@@ -38,6 +39,7 @@ class WorkerOptions:
     broker: str | None = None
     processes: int = 1
     threads: int = DEFAULT_THREADS
+    async_slots: int = DEFAULT_ASYNC_SLOTS
     queues: tuple[str, ...] | None = None
     name: str | None = None
     grace: float = DEFAULT_GRACE
@@ -53,6 +55,7 @@ class ChildOptions:
     app: str
     broker: str | None
     threads: int
+    async_slots: int
     queues: tuple[str, ...] | None
     name: str
     session: str

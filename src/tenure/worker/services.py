@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from typing import TYPE_CHECKING
 
 from tenure.app import App
 from tenure.broker import Broker
@@ -12,12 +13,20 @@ from tenure.clock import Clock
 from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
 from tenure.worker.patience import Patience
+from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
+from tenure.worker.room import kinds_of_queues
 from tenure.worker.settler import Settler
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
 from tenure.worker.taker import Taker
 
+if TYPE_CHECKING:
+    from tenure.worker.loop import Loop
+
 logger = logging.getLogger("tenure.worker")
+
+LAST_CALL = 2.0
+"""Seconds before the end of the grace time (a quarter of it at most) at which coroutines are cancelled."""
 
 LAST_HOOKS = 5.0
 """Seconds that a leaving process gives to the `on_dead` hooks that still wait or run."""
@@ -37,6 +46,7 @@ class Services:
         session: str,
         name: str,
         threads: int,
+        async_slots: int,
         grace: float,
         visibility_timeout: float,
     ) -> None:
@@ -44,12 +54,37 @@ class Services:
         self._dead_hooks = DeadHooks(app)
         self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
         executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body)
-        self._slots = Slots(threads, table, executor, self._settler.put, clock, grace)
+        self._app = app
+        self._grace = grace
+        self._loop = _loop_for(app)
+        self._slots = Slots(
+            threads,
+            table,
+            executor,
+            self._settler.put,
+            clock,
+            grace,
+            loop=self._loop,
+            coroutines=async_slots,
+            queues=kinds_of_queues(queues, app.tasks),
+        )
         self._taker = Taker(
             self._consumer, self._slots.free, self._slots.deliver, clock, Patience(clock, random.random)
         )
         self._take_thread = threading.Thread(target=self._taker.run, name="tenure-taker", daemon=True)
         self._settle_thread = threading.Thread(target=self._settler.run, name="tenure-settler", daemon=True)
+
+    def prepare(self) -> None:
+        """Run the app's hooks for the start of a process, before any job; raises StartHookError."""
+        if self._loop is not None:
+            self._loop.start()
+        try:
+            run_start_hooks(self._app.start_hooks, self._loop)
+        except BaseException:
+            if self._loop is not None:
+                self._loop.stop()
+            self._consumer.close()
+            raise
 
     def start(self) -> None:
         """Start all threads."""
@@ -58,15 +93,39 @@ class Services:
         self._take_thread.start()
 
     def drain(self) -> None:
-        """Take nothing new, finish what runs, and settle it; returns when every settlement has been answered."""
+        """Take nothing new, finish what runs, and settle it; returns when every settlement has been answered.
+
+        Coroutines that still run shortly before the grace time is over are cancelled, and their jobs given back: unlike
+        a thread's, their code can be stopped and clean up.
+        """
         self._taker.stop()
         self._slots.drain()
         self._take_thread.join()
+        last_call = threading.Timer(max(0.0, self._grace - min(LAST_CALL, self._grace / 4)), self._slots.interrupt)
+        last_call.daemon = True
+        if self._loop is not None:
+            last_call.start()
         self._slots.stop()
+        last_call.cancel()
         self._settler.stop()
         self._settle_thread.join()
         self._dead_hooks.close(LAST_HOOKS)
 
+    def finish(self) -> None:
+        """Run the app's hooks for the end of a process, and end the event loop; after `drain`."""
+        run_stop_hooks(self._app.stop_hooks, self._loop)
+        if self._loop is not None:
+            self._loop.stop()
+
     def close(self) -> None:
         """Close the connections; after the `bye`."""
         self._consumer.close()
+
+
+def _loop_for(app: App) -> Loop | None:
+    """Make an event loop if the app has any use for it; a process without coroutines never imports asyncio."""
+    if not (any(task.is_async for task in app.tasks.values()) or need_loop([*app.start_hooks, *app.stop_hooks])):
+        return None
+    from tenure.worker.loop import Loop
+
+    return Loop()

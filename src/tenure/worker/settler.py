@@ -182,7 +182,7 @@ def _without_text(settlement: Settlement) -> str:
     try:
         kind = unpack_failure(settlement.error).kind
     except DecodeError:
-        return "bytes that are no failure"
+        return settlement.reason.partition(": ")[0]
     before, found, _ = settlement.reason.partition(f"{kind}: ")
     return before + kind if found else settlement.reason
 

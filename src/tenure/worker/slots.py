@@ -1,21 +1,25 @@
-"""The places in a worker process where jobs run: one thread each."""
+"""The places in a worker process where jobs run: a thread for each plain function, one event loop for coroutines."""
 
 from __future__ import annotations
 
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
-from queue import SimpleQueue
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.clock import Clock
 from tenure.message import Delivery, Message, Settlement
-from tenure.outcome import Failed, failure_from
+from tenure.outcome import Failed, Outcome, Returned, failure_from
 from tenure.settle import Policy, decide
 from tenure.worker.executor import Executor
+from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room
 from tenure.worker.settler import Finished
 from tenure.worker.table import Lease, Table
+
+if TYPE_CHECKING:
+    from tenure.worker.loop import Loop
 
 logger = logging.getLogger("tenure.worker")
 
@@ -25,19 +29,22 @@ SUSPECT_LOSSES = 2
 _SUSPECT_DELAY = 1.0
 _FULL_PAUSE = 0.02
 _ANSWER_PAUSE = 0.001
+_WAKE = -1
 
 
 class Held(NamedTuple):
-    """A delivery that is in the table, at `place`."""
+    """A delivery that is in the table, at `place`; `kind` is that of the slot it needs."""
 
     delivery: Delivery
     place: int
+    kind: int = SYNC
 
 
 class Slots:
     """Runs deliveries, each in a free slot, and hands their settlements on; a slot never dies.
 
-    `settle` takes a `Finished`.  `free` and `deliver` belong to the taker's thread.
+    `settle` takes a `Finished`.  `free` and `deliver` belong to the taker's thread.  `count` are the threads;
+    `coroutines` are the places in `loop`, where there is one.  `queues` says which kinds each queue's jobs need.
     """
 
     def __init__(
@@ -49,6 +56,10 @@ class Slots:
         clock: Clock,
         grace: float,
         roll: Callable[[], float] = random.random,
+        *,
+        loop: Loop | None = None,
+        coroutines: int = 0,
+        queues: Mapping[str, frozenset[int]] | None = None,
     ) -> None:
         self._table = table
         self._executor = executor
@@ -57,14 +68,18 @@ class Slots:
         self._grace = grace
         self._roll = roll
         self._work: SimpleQueue[Held | None] = SimpleQueue()
-        self._freed: SimpleQueue[None] = SimpleQueue()
-        self._available = count
+        self._freed: SimpleQueue[int] = SimpleQueue()
+        self._counts = (count, coroutines)
+        self._free = FreeSlots(self._counts, queues or {})
+        self._loop = loop
         self._draining = threading.Event()
+        self._interrupted = False
         self._suspects: set[bytes] = set()
         self._threads = [
             threading.Thread(target=self._run, args=(lane,), name=f"tenure-slot-{lane}", daemon=True)
             for lane in range(count)
         ]
+        table.surroundings.idle = self._idle
 
     def start(self) -> None:
         """Start the threads."""
@@ -74,7 +89,14 @@ class Slots:
     def drain(self) -> None:
         """Release what is delivered from now on, and wake the taker if it waits for a free slot."""
         self._draining.set()
-        self._freed.put(None)
+        self._table.surroundings.stopping = True
+        self._freed.put(_WAKE)
+
+    def interrupt(self) -> None:
+        """Cancel the coroutines that run; their jobs are given back.  A thread cannot be interrupted."""
+        self._interrupted = True
+        if self._loop is not None:
+            self._loop.cancel()
 
     def stop(self) -> None:
         """Let what runs finish, and end the threads; returns when they have ended.  No delivery may come after."""
@@ -82,41 +104,83 @@ class Slots:
             self._work.put(None)
         for thread in self._threads:
             thread.join()
+        if self._loop is not None:
+            self._loop.finish()
 
-    def free(self) -> int:
-        """Wait until at least one slot is free and return how many jobs may be taken; 0: ask again."""
-        if self._available <= 0:
-            self._freed.get()
-            self._available += 1
-        for _ in range(self._freed.qsize()):
-            self._freed.get()
-            self._available += 1
-        room = self._table.room()
-        if not room:
+    def free(self, rest: float = 0.0) -> Room:
+        """Wait until a slot is free and return what may be taken; with limit 0: ask again.
+
+        `rest` is how many seconds to wait for one more slot before some of the queues are asked for.
+        """
+        self._collect()
+        room = self._free.room()
+        if self._draining.is_set():
+            return Room(0)
+        if room.limit < 1 or (room.queues is not None and rest):
+            self._collect(wait=None if room.limit < 1 else rest)
+            room = self._free.room()
+        places = self._table.room()
+        if not places:
             # Hundreds of settlements wait for their answers: the broker is away or slow.
             self._clock.wait(self._draining, _FULL_PAUSE)
-        return min(self._available, room)
+        return room if room.limit <= places else room._replace(limit=places)
+
+    def _collect(self, wait: float | None = 0.0) -> None:
+        """Count the slots that have become free, waiting up to `wait` seconds (None: for ever) for the first."""
+        try:
+            kind = self._freed.get(timeout=wait) if wait != 0.0 else self._freed.get_nowait()
+            while True:
+                if kind != _WAKE:
+                    self._free.gave_back(kind)
+                kind = self._freed.get_nowait()
+        except Empty:
+            pass
+
+    def _idle(self, task: str | None) -> bool:
+        """Whether a slot that could run a job of `task` (None: of any) is free, here or in another process."""
+        kinds = self._executor.kinds(task)
+        table = self._table
+        return not kinds or any(
+            self._counts[kind] > table.held(kind) or table.free_elsewhere(kind) > 0 for kind in kinds
+        )
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Enter the deliveries into the table and hand them to the free slots."""
         suspects: list[Held] = []
+        coroutines: list[Held] = []
         for delivery in deliveries:
-            limit = self._limit(delivery.message.timeout) if isinstance(delivery.message, Message) else 0.0
-            place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, limit)
-            if place is None:
+            held = self._hold(delivery)
+            if held is None:
                 logger.debug("job %s is already here", delivery.receipt)
             elif self._draining.is_set():
-                self._give_back(Held(delivery, place), "the worker is leaving")
+                self._give_back(held, "the worker is leaving")
+            elif self._free.is_surprised_by(delivery.message.queue, held.kind):
+                self._give_back(held, "no slot of its kind is free")
             elif delivery.losses >= SUSPECT_LOSSES:
-                suspects.append(Held(delivery, place))
+                suspects.append(held)
+            elif held.kind == SYNC:
+                self._start(held)
             else:
-                self._start(Held(delivery, place))
+                self._free.took(ASYNC)
+                coroutines.append(held)
+        if coroutines and self._loop is not None:
+            self._loop.spawn([self._run_async(held) for held in coroutines])
         if suspects:
             self._deliver_apart(suspects)
 
+    def _hold(self, delivery: Delivery) -> Held | None:
+        """Enter a delivery into the table; None when it is there already."""
+        limit = self._limit(delivery.message.timeout) if isinstance(delivery.message, Message) else 0.0
+        kind = ASYNC if self._loop is not None and self._executor.is_async(delivery) else SYNC
+        place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, limit, kind)
+        return None if place is None else Held(delivery, place, kind)
+
     def _start(self, held: Held) -> None:
-        self._available -= 1
-        self._work.put(held)
+        self._free.took(held.kind)
+        if held.kind == SYNC or self._loop is None:
+            self._work.put(held)
+        else:
+            self._loop.spawn([self._run_async(held)])
 
     def _deliver_apart(self, suspects: Sequence[Held]) -> None:
         """Let one suspect run at a time, and give the others back before it starts.
@@ -150,22 +214,50 @@ class Slots:
             except BaseException as error:  # noqa: BLE001  (a slot never dies)
                 self._rescue(held, error)
             self._suspects.discard(held.delivery.receipt)
-            self._freed.put(None)
+            self._freed.put(SYNC)
             held = None  # the job's arguments are not kept until the next one comes
 
+    async def _run_async(self, held: Held) -> None:
+        try:
+            await self._process_async(held)
+        except BaseException as error:  # noqa: BLE001  (the loop never dies either)
+            self._rescue(held, error)
+        self._suspects.discard(held.delivery.receipt)
+        self._freed.put(ASYNC)
+
     def _process(self, lane: int, held: Held) -> None:
-        delivery = held.delivery
-        lease = Lease(self._table, held.place, delivery.receipt)
         started_at = self._clock.boot()
-        deadline = lease.deadline()
-        if deadline is None or deadline <= started_at:
-            # The server takes it back, or has done so: another worker may run it already.
-            logger.debug("job %s came too late to be started", delivery.receipt)
-            self._table.drop(held.place)
+        lease = self._begin(lane, held, started_at)
+        if lease is not None:
+            outcome, policy = self._executor.execute(held.delivery, lease)
+            self._end(held, outcome, policy, started_at)
+
+    async def _process_async(self, held: Held) -> None:
+        started_at = self._clock.boot()
+        lease = self._begin(self._counts[SYNC], held, started_at)
+        if lease is None:
             return
+        outcome, policy = await self._executor.execute_async(held.delivery, lease)
+        if self._interrupted and not isinstance(outcome, Returned):
+            # It was cancelled because the worker leaves, which is no fault of the job.
+            self._give_back(held, "the worker is leaving")
+        else:
+            self._end(held, outcome, policy, started_at)
+
+    def _begin(self, lane: int, held: Held, now: float) -> Lease | None:
+        """Return the lease on what is to be started now; None when that is too late."""
+        lease = Lease(self._table, held.place, held.delivery.receipt, self._clock.boot)
+        deadline = lease.deadline()
+        if deadline is None or deadline <= now:
+            # The server takes it back, or has done so: another worker may run it already.
+            logger.debug("job %s came too late to be started", held.delivery.receipt)
+            self._table.drop(held.place)
+            return None
         self._table.begin(lane)
-        outcome, policy = self._executor.execute(delivery, lease)
-        settlement = decide(outcome, delivery, policy, self._clock.wall(), self._roll())
+        return lease
+
+    def _end(self, held: Held, outcome: Outcome, policy: Policy, started_at: float) -> None:
+        settlement = decide(outcome, held.delivery, policy, self._clock.wall(), self._roll())
         self._hand_on(held, settlement, self._clock.boot() - started_at)
 
     def _hand_on(self, held: Held, settlement: Settlement, seconds: float) -> None:

@@ -180,6 +180,7 @@ class Supervisor:
             if "ready" in what:
                 self._on_ready(child, what["ready"])
             elif "failed" in what:
+                child.failed = True
                 self._on_failed(what["failed"])
             elif "left" in what:
                 child.left = True
@@ -231,7 +232,7 @@ class Supervisor:
             self._keeper.forget(child.watched)
             self._account(child, how)
         child.close()
-        self._restarts.ended(child.started_at, self._clock.boot())
+        self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
 
     def _never_ready(self, how: str) -> None:
         if self._draining or self._exit_code:
@@ -321,9 +322,9 @@ class Restarts:
         """Whether a missing process may be started now."""
         return now >= self.next_at
 
-    def ended(self, started_at: float, now: float) -> None:
-        """Take note of a process that has ended."""
-        if now - started_at >= _SOON:
+    def ended(self, started_at: float, now: float, failed: bool = False) -> None:
+        """Take note of a process that has ended; `failed`: without having worked, however long its start took."""
+        if now - started_at >= _SOON and not failed:
             self._delay = 0.0
             self.next_at = now
             return

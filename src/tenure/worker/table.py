@@ -11,9 +11,11 @@ Layout, in words of 8 bytes, in the machine's byte order:
     2        number of entries that were ever in use: readers look no further
     3        number of lanes
     4..12    counters, in the order of `counts.NAMES`; written by one thread of the process only
+    13, 14   the supervisor's: free slots of each kind in the worker's other processes, as it saw them last
     16..     one lane a slot: how many functions it has begun
     then     entries of 16 words:
-             0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves
+             0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves,
+                      byte 3: kind of the slot
              1, 2     job id
              3        hand-out number
              4, 5     what that counter, and `added`, will be once the answer is counted
@@ -21,13 +23,22 @@ Layout, in words of 8 bytes, in the machine's byte order:
              7        visibility timeout, f64, seconds
              8        end of the time limit with its grace, f64, seconds of the boot clock; 0: no limit
              9, 10    the supervisor's cell: tag of a receipt, and the deadline that it extended that one to (f64)
+             11       the supervisor's: tag of a receipt whose job is to be cancelled
+             12, 13   the supervisor's: when it last extended what is here (f64), and the progress that it sent last
+             14       when the function last asked for an extend, f64, seconds of the boot clock
+             15       number of the progress in the note of this entry; odd: it is being written
+    then     a note of 32 words an entry, touched only where a function says how far it is:
+             0        tag of the receipt that it belongs to
+             1        length of the progress in bytes
+             2..      the packed progress
 
 Stages: FREE -> HELD (its function runs) -> SETTLING (the settlement is on its way) -> SETTLED (answered, being
 counted) -> FREE.  Counting an answer: which counter and its new value are written, then SETTLED, then the counter,
 then FREE.  Whoever finds SETTLED sets the counter to at least that value, which does no harm when it was done before.
 
-The supervisor writes into its cell only: tag 0, deadline, tag.  A tag belongs to one receipt, so an answer that comes
-when the entry holds another job cannot lengthen that one's deadline.
+The supervisor writes into its cells only: tag 0, deadline, tag.  A tag belongs to one receipt, so an answer that comes
+when the entry holds another job cannot lengthen that one's deadline.  A progress has a number of its own, odd while it
+is written: whoever reads it looks at the number before and after, and leaves it when that was odd or has moved.
 """
 
 from __future__ import annotations
@@ -35,10 +46,14 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import threading
 from binascii import hexlify, unhexlify
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from tenure import clock
+from tenure.context import MAX_PROGRESS_BYTES
 from tenure.message import Verb
 from tenure.worker.counts import ADDED, NAMES, Counts
 
@@ -50,10 +65,11 @@ LOST = float("-inf")
 """The deadline of a receipt whose lease the broker has ended."""
 
 _MAGIC = 0x54454E5552450001
-_COUNT, _USED, _LANES, _COUNTERS, _LANE = 1, 2, 3, 4, 16
+_COUNT, _USED, _LANES, _COUNTERS, _ELSEWHERE, _LANE = 1, 2, 3, 4, 13, 16
 _WORDS = 16
-_BYTES = 8 * _WORDS
+_NOTE_WORDS = 32
 _ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _LIMIT, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 8, 9, 10
+_CANCEL, _SENT_AT, _SENT, _ASKED_AT, _SAID = 11, 12, 13, 14, 15
 _VERBS: tuple[Verb, ...] = ("done", "retry", "release", "dead", "cancel")
 _VERB_CODES = {verb: code for code, verb in enumerate(_VERBS)}
 _MASK = (1 << 64) - 1
@@ -69,6 +85,15 @@ class Entry(NamedTuple):
     deadline: float
     visibility_timeout: float
     limit: float
+    kind: int = 0
+
+
+@dataclass
+class Surroundings:
+    """What a running function may ask about its worker: whether it is leaving, and whether a slot is free."""
+
+    stopping: bool = False
+    idle: Callable[[str | None], bool] = lambda task: True
 
 
 class Table:
@@ -87,12 +112,15 @@ class Table:
         self._free = list(range(self._count - 1, -1, -1))
         self._index: dict[bytes, int] = {}
         self._receipts: list[bytes] = [b""] * self._count
+        self._notes = self._entries + self._count * _WORDS
+        self._note_lock = threading.Lock()
+        self.surroundings = Surroundings()
 
     @classmethod
     def create(cls, slots: int, backlog: int = BACKLOG, shared: bool = True) -> Table:
         """Make an empty table for `slots` slots; `shared`: with a file descriptor to pass to a process."""
         entries = slots + backlog
-        size = 8 * (_first_entry(slots) + entries * _WORDS)
+        size = 8 * (_first_entry(slots) + entries * (_WORDS + _NOTE_WORDS))
         fd = _anonymous_file(size) if shared else -1
         memory = mmap.mmap(fd, size)
         words = memoryview(memory).cast("Q")
@@ -120,7 +148,9 @@ class Table:
         """Return how many more receipts can be held."""
         return len(self._free)
 
-    def hold(self, receipt: bytes, deadline: float, visibility_timeout: float, limit: float = 0.0) -> int | None:
+    def hold(
+        self, receipt: bytes, deadline: float, visibility_timeout: float, limit: float = 0.0, kind: int = 0
+    ) -> int | None:
         """Enter a receipt as held and return its place; None when it is already here, or when there is no room.
 
         A receipt that is already here comes from an answer that was torn and read again: it runs or ran.
@@ -140,6 +170,7 @@ class Table:
             words[_USED] = index + 1
         self._index[receipt] = index
         self._receipts[index] = receipt
+        self._bytes[byte + 3] = kind
         self._bytes[byte] = HELD
         return index
 
@@ -151,6 +182,12 @@ class Table:
         """Whether this receipt is here and no settlement of it is on its way."""
         index = self._index.get(receipt)
         return index is not None and self._bytes[(self._entries + index * _WORDS) * 8] == HELD
+
+    def held(self, kind: int) -> int:
+        """Return how many receipts are held for slots of this kind."""
+        cells, first = self._bytes, self._entries * 8
+        used = range(first, first + min(self._words[_USED], self._count) * _WORDS * 8, _WORDS * 8)
+        return sum(1 for byte in used if cells[byte] == HELD and cells[byte + 3] == kind)
 
     def has(self, index: int, receipt: bytes) -> bool:
         """Whether this place is still, or was last, that of this receipt."""
@@ -202,6 +239,35 @@ class Table:
             return own  # it is being written just now
         return extended if extended == LOST else max(own, extended)
 
+    def ask(self, index: int, now: float) -> None:
+        """Ask for an extend of what is here; one that comes too late for it costs the next one an extend, no more."""
+        self._reals[self._entries + index * _WORDS + _ASKED_AT] = now
+
+    def say(self, index: int, receipt: bytes, progress: bytes) -> None:
+        """Note how far the job of this receipt is; does nothing when its place is another's by now."""
+        if len(progress) > MAX_PROGRESS_BYTES:
+            raise ValueError(f"a progress of {len(progress)} bytes; the limit is {MAX_PROGRESS_BYTES}")
+        said = self._entries + index * _WORDS + _SAID
+        note = self._notes + index * _NOTE_WORDS
+        words = self._words
+        with self._note_lock:
+            if not self.has(index, receipt):
+                return
+            number = words[said] | 1  # odd already: this thread was stopped within
+            words[said] = number
+            words[note] = tag_of(receipt)
+            words[note + 1] = len(progress)
+            self._bytes[(note + 2) * 8 : (note + 2) * 8 + len(progress)] = progress
+            words[said] = number + 1
+
+    def cancelled(self, index: int, tag: int) -> bool:
+        """Whether the job of the receipt with this tag is to be cancelled."""
+        return self._words[self._entries + index * _WORDS + _CANCEL] == tag
+
+    def free_elsewhere(self, kind: int) -> int:
+        """Return how many slots of a kind were free in the worker's other processes a moment ago."""
+        return self._words[_ELSEWHERE + kind]
+
     def _receipt(self, base: int) -> bytes:
         byte = base * 8
         return b"%b:%d" % (hexlify(self._bytes[byte + 8 : byte + 24]), self._words[base + _NUMBER])
@@ -217,7 +283,8 @@ class Table:
                 receipt = self._receipt(base)
                 tag = tag_of(receipt)
                 vt, limit = self._reals[base + _VT], self._reals[base + _LIMIT]
-                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, limit)
+                kind = self._bytes[base * 8 + 3]
+                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, limit, kind)
                 if self._bytes[base * 8] in (HELD, SETTLING) and self._receipt(base) == receipt:
                     yield entry
 
@@ -227,6 +294,42 @@ class Table:
         self._words[base + _TAG] = 0
         self._reals[base + _EXTENDED] = deadline
         self._words[base + _TAG] = entry.tag
+
+    def asked(self, entry: Entry) -> bool:
+        """Whether the function wants an extend that has not been sent yet."""
+        base = self._entries + entry.place * _WORDS
+        return self._reals[base + _ASKED_AT] > self._reals[base + _SENT_AT]
+
+    def sent_at(self, entry: Entry) -> float:
+        """Return when what is here was last extended; 0.0: never."""
+        return self._reals[self._entries + entry.place * _WORDS + _SENT_AT]
+
+    def unsent(self, entry: Entry) -> tuple[int, bytes] | None:
+        """Return the progress that has not been sent, with its number; None where there is none, or none whole."""
+        base = self._entries + entry.place * _WORDS
+        words = self._words
+        number = words[base + _SAID]
+        if number == words[base + _SENT] or number & 1:
+            return None
+        note = self._notes + entry.place * _NOTE_WORDS
+        tag, length = words[note], min(words[note + 1], MAX_PROGRESS_BYTES)
+        progress = bytes(self._bytes[(note + 2) * 8 : (note + 2) * 8 + length])
+        return (number, progress) if words[base + _SAID] == number and tag == entry.tag else None
+
+    def sent(self, entry: Entry, now: float, number: int | None) -> None:
+        """Remember that this was extended, written at `now`, with the progress of that number (None: without)."""
+        base = self._entries + entry.place * _WORDS
+        self._reals[base + _SENT_AT] = now
+        if number is not None:
+            self._words[base + _SENT] = number
+
+    def cancel(self, entry: Entry) -> None:
+        """Tell the function that its job is to be cancelled."""
+        self._words[self._entries + entry.place * _WORDS + _CANCEL] = entry.tag
+
+    def tell_free_elsewhere(self, sync: int, coroutines: int) -> None:
+        """Tell the process how many slots of each kind are free in the worker's other processes."""
+        self._words[_ELSEWHERE], self._words[_ELSEWHERE + 1] = sync, coroutines
 
     def lose(self, entry: Entry) -> None:
         """Tell the function that its lease has ended."""
@@ -264,9 +367,10 @@ class Table:
 class Lease:
     """The hold on one delivery, as the running function may ask for it."""
 
-    __slots__ = ("_index", "_receipt", "_table", "_tag")
+    __slots__ = ("_boot", "_index", "_receipt", "_table", "_tag")
 
-    def __init__(self, table: Table, index: int, receipt: bytes) -> None:
+    def __init__(self, table: Table, index: int, receipt: bytes, boot: Callable[[], float] = clock.boot) -> None:
+        self._boot = boot
         self._table = table
         self._index = index
         self._receipt = receipt
@@ -278,6 +382,26 @@ class Lease:
             return None  # asked after the job's end, by a thread that it left behind
         deadline = self._table.deadline(self._index, self._tag)
         return None if deadline == LOST else deadline
+
+    def extend(self) -> None:
+        """Ask the keeper to extend this lease when it looks next, a fifth of a second from now at most."""
+        self._table.ask(self._index, self._boot())
+
+    def progress(self, packed: bytes) -> None:
+        """Leave word of how far the job is; the keeper sends it."""
+        self._table.say(self._index, self._receipt, packed)
+
+    def cancelled(self) -> bool:
+        """Whether somebody has asked for this job to be cancelled."""
+        return self._table.cancelled(self._index, self._tag)
+
+    def stopping(self) -> bool:
+        """Whether the worker is leaving."""
+        return self._table.surroundings.stopping
+
+    def idle(self, task: str | None) -> bool:
+        """Whether a slot of this worker that could run a job of `task` is free."""
+        return self._table.surroundings.idle(task)
 
 
 def tag_of(receipt: bytes) -> int:

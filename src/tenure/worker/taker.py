@@ -10,6 +10,7 @@ from tenure.broker import Consumer
 from tenure.clock import Clock
 from tenure.message import Delivery
 from tenure.worker.patience import Patience
+from tenure.worker.room import Room
 
 logger = logging.getLogger("tenure.worker")
 
@@ -19,19 +20,22 @@ WAIT = 0.5
 _QUICK = WAIT / 10
 _FREE_TRIES = 3
 _LONGEST_PAUSE = 0.1
+_FIRST_REST = 0.002
+_LONGEST_REST = 0.05
 
 
 class Taker:
     """Asks for as many jobs as there are free slots, so that nothing is hoarded.
 
-    `free` blocks until at least one slot is free and returns how many are (0: look again), `deliver` gets what came.
-    It never ends because of the network, nor for any other reason but `stop()`.
+    `free` blocks until a slot is free and returns what may be taken; it is told how long to rest before it names only
+    some of the queues.  `deliver` gets what came.  It never ends because of the network, nor for any other reason but
+    `stop()`.
     """
 
     def __init__(
         self,
         consumer: Consumer,
-        free: Callable[[], int],
+        free: Callable[[float], Room],
         deliver: Callable[[Sequence[Delivery]], None],
         clock: Clock,
         patience: Patience,
@@ -43,6 +47,7 @@ class Taker:
         self._patience = patience
         self._stopped = threading.Event()
         self._quick = 0
+        self._rest = 0.0
 
     def run(self) -> None:
         """Take until stopped."""
@@ -64,9 +69,13 @@ class Taker:
             logger.exception("a waiting take could not be interrupted; it ends by itself within a second")
 
     def _round(self) -> None:
-        limit = self._free()
+        limit, queues = self._free(self._rest)
         if limit < 1 or self._stopped.is_set():
             return
+        if queues is not None:
+            self._take_some(limit, queues)
+            return
+        self._rest = 0.0
         asked_at = self._clock.boot()
         deliveries = self._consumer.take(limit, WAIT)
         if deliveries:
@@ -74,6 +83,19 @@ class Taker:
             self._deliver(deliveries)
         else:
             self._pause(self._clock.boot() - asked_at)
+
+    def _take_some(self, limit: int, queues: tuple[str, ...]) -> None:
+        """Take from the queues that slots are free for.
+
+        This take does not wait at the broker, for then the other queues would wait with it when a slot for them
+        becomes free.  The rest before the next one is longer each time that none came.
+        """
+        deliveries = self._consumer.take(limit, 0.0, queues)
+        if deliveries:
+            self._rest = 0.0
+            self._deliver(deliveries)
+        else:
+            self._rest = min(_LONGEST_REST, self._rest * 2 or _FIRST_REST)
 
     def _pause(self, parked: float) -> None:
         """Rest when empty answers come faster than asked for.

@@ -18,7 +18,7 @@ from tenure.errors import ConfigError
 from tenure.worker.commands import Commands
 from tenure.worker.counts import Counts
 from tenure.worker.keeper import Farewell, LeaseKeeper, Watched
-from tenure.worker.options import DEFAULT_GRACE, DEFAULT_THREADS, default_name, new_session
+from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_GRACE, DEFAULT_THREADS, default_name, new_session
 from tenure.worker.services import Services
 from tenure.worker.table import Table
 
@@ -44,10 +44,12 @@ class Worker:
         name: str | None = None,
         grace: float = DEFAULT_GRACE,
         visibility_timeout: float | None = None,
+        async_slots: int = DEFAULT_ASYNC_SLOTS,
     ) -> None:
         self._app = app
         self._queues = queues
         self._threads = threads
+        self._async_slots = async_slots
         self._name = name
         self._grace = grace
         self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
@@ -66,7 +68,7 @@ class Worker:
         self._app.import_includes()
         queues = require_queues(self._app, self._queues)
         session = new_session()
-        table = Table.create(self._threads, shared=False)
+        table = Table.create(self._threads + self._async_slots, shared=False)
         services = Services(
             self._app,
             self._app.broker,
@@ -76,9 +78,11 @@ class Worker:
             session=session,
             name=self._name or default_name(),
             threads=self._threads,
+            async_slots=self._async_slots,
             grace=self._grace,
             visibility_timeout=self._visibility_timeout,
         )
+        services.prepare()
         keeper = LeaseKeeper(self._app.broker.keeper(), SystemClock(), random.random)
         keeper.watch(Watched(table))
         _thread("tenure-keeper", keeper.run)
@@ -99,6 +103,7 @@ class Worker:
     def _drain(self, services: Services, keeper: LeaseKeeper, table: Table, session: str) -> None:
         def finish() -> None:
             services.drain()
+            services.finish()
             keeper.farewell(Farewell(session, "left", "", (), answered))
 
         def answered(ended: list[EndedAs]) -> None:
