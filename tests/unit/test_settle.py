@@ -37,7 +37,7 @@ class Turned(Exception):
 class Liar(ConnectionError):
     """Says that it is of another class, and raises when it is asked for more."""
 
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         return ValueError
 
@@ -169,8 +169,10 @@ def test_discard_is_cancelled_with_its_reason() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [Retry(delay) for delay in (-1, math.nan, math.inf, "5", True, 10**400, 1e10)]  # type: ignore[arg-type]
-    + [Snooze(seconds) for seconds in (-1, math.nan, None, "soon", timedelta(-1))],  # type: ignore[arg-type]
+    [
+        *(Retry(delay) for delay in (-1, math.nan, math.inf, "5", True, 10**400, 1e10)),  # type: ignore[arg-type]
+        *(Snooze(seconds) for seconds in (-1, math.nan, None, "soon", timedelta(-1))),  # type: ignore[arg-type]
+    ],
 )
 def test_an_unclear_time_is_a_failed_attempt_that_says_so(error: JobControl) -> None:
     settlement = settled(error, Policy(20, Backoff(2.0), retry_on=()))

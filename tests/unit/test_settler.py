@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from tenure.broker import Settled
+from tenure.codec import pack_failure
 from tenure.errors import ServerError
 from tenure.message import Settlement, Verb
+from tenure.outcome import Failure
 from tenure.worker.counts import Counts
 from tenure.worker.patience import Patience
 from tenure.worker.settler import MAX_BATCH, Finished, Settler
@@ -15,6 +18,7 @@ from tenure.worker.table import Table
 from tests.unit.worker_fakes import HandClock, ScriptedConsumer, receipt
 
 REASONS = {"retry": "ValueError: secret: x", "dead": "gave up after 2 attempts: KeyError: secret: x"}
+ERRORS = {"retry": pack_failure(Failure("ValueError", "x")), "dead": pack_failure(Failure("KeyError", "x"))}
 
 
 class Rig:
@@ -27,8 +31,11 @@ class Rig:
             place = self.table.hold(receipt(number), 1030.0, 30.0)
             assert place is not None
             self.table.settling(place, kind)
-            settlement = Settlement(receipt(number), kind, reason=REASONS.get(kind, ""), error=b"e", result=b"x" * size)
-            self.settler.put(Finished(place, settlement, "shop.charge", 1, 0.5))
+            reason, error = REASONS.get(kind, ""), ERRORS.get(kind, b"")
+            self.put(place, Settlement(receipt(number), kind, reason=reason, error=error, result=b"x" * size))
+
+    def put(self, place: int, settlement: Settlement) -> None:
+        self.settler.put(Finished(place, settlement, "shop.charge", 1, 0.5))
 
     def run(self) -> Counts:
         self.settler.stop()
@@ -126,4 +133,30 @@ def test_each_end_is_one_line_without_the_text_of_the_error(caplog: pytest.LogCa
     assert all("shop.charge" in record.getMessage() for record in caplog.records)
     assert "ValueError" in caplog.text
     assert "after 2 attempts: KeyError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settlement", "line"),
+    [
+        (Settlement(b"", "dead", reason="no such customer", error=pack_failure(Failure("tenure.errors.Dead", "x"))),
+         "attempt 1 after 0.500 s: no such customer"),
+        (Settlement(b"", "retry", 5.0, "busy: 7", pack_failure(Failure("tenure.errors.Retry", "busy: 7"))),
+         "next in 5.0 s: busy: 7"),
+        (Settlement(b"", "retry", 5.0, "ValueError: secret", b"no failure"), "next in 5.0 s: ValueError"),
+        (Settlement(b"", "cancel", reason="sold out"), "cancelled shop.charge"),
+        (Settlement(b"", "release", 60.0, "closed"), "for 60.0 s: closed"),
+    ],
+)  # fmt: skip
+def test_what_a_task_says_of_itself_is_logged(
+    settlement: Settlement, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig(ScriptedConsumer())
+    place = rig.table.hold(receipt(9), 1030.0, 30.0)
+    assert place is not None
+    rig.table.settling(place, settlement.kind)
+    rig.put(place, replace(settlement, receipt=receipt(9)))
+    with caplog.at_level(logging.INFO, "tenure.worker"):
+        rig.run()
+    assert line in caplog.records[-1].getMessage()
     assert "secret" not in caplog.text
