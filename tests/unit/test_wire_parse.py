@@ -194,3 +194,48 @@ def test_progress_goes_to_its_receipts() -> None:
     (extend,) = parse(f"extend {ID}:1+3 {OTHER}:2 {ID}:3+0 {ID}:4+1\nabcd\n")
     assert isinstance(extend, Extend)
     assert [item.progress for item in extend.items] == [b"abc", None, b"", b"d"]
+
+
+PLAIN = f"add {'0a' * 16} q%20w shop.charge {'f' * 32} 4\nbody\n".encode()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        PLAIN,
+        PLAIN[:-1] + b"x",  # another byte where the body's end was to come
+        PLAIN + b"\n",
+        PLAIN * 2,
+        PLAIN.replace(b"body", b"bo\ny"),
+        PLAIN.replace(b" 4\n", b" 04\n"),
+        PLAIN.replace(b" 4\n", b" 4 p=9\n"),
+        PLAIN.replace(b" 4\nbody", b" 0\n"),
+        PLAIN.replace(b" 4\nbody", b" 99999999999999999999\n"),
+        PLAIN.replace(b" 4\nbody", b" 65\n" + b"b" * 65),  # above the limits below
+        PLAIN.replace(b"q%20w", b"q" * 200),
+        PLAIN.replace(b"q%20w", b"q%0Aw"),  # names that cannot be
+        PLAIN.replace(b"shop.charge", b"%"),
+        PLAIN.replace(b"q%20w", b"-"),
+        PLAIN.replace(b"0a0a", b"0A0A"),
+        PLAIN.replace(b"add", b"ADD"),
+    ],
+)
+def test_an_add_that_comes_in_one_piece_is_read_like_one_in_many(line: bytes) -> None:
+    whole, pieces = CommandParser(64, 256), CommandParser(64, 256)
+    assert whole.feed(line) == [command for n in range(len(line)) for command in pieces.feed(line[n : n + 1])]
+    assert whole.partial == pieces.partial
+    assert whole.failed == pieces.failed
+
+
+def test_a_line_at_its_limit_is_read_in_one_piece_as_in_many() -> None:
+    for limit in range(len(PLAIN) - 12, len(PLAIN)):
+        whole, pieces = CommandParser(64, limit), CommandParser(64, limit)
+        assert whole.feed(PLAIN) == [command for n in range(len(PLAIN)) for command in pieces.feed(PLAIN[n : n + 1])]
+
+
+def test_the_adds_of_a_settlement_are_its_own_also_when_each_comes_in_one_piece() -> None:
+    parser = CommandParser()
+    assert parser.feed(f"done {'0a' * 16}:1 then=1\n".encode()) == []
+    (settle,) = parser.feed(PLAIN)
+    assert isinstance(settle, Settle)
+    assert [add.task for add in settle.then] == ["shop.charge"]

@@ -107,30 +107,32 @@ def hold_key(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> 
 
 def _insert(core: Core, a: Add, wall: int) -> bool:
     """Insert the row; False when the id is known already."""
+    id, queue_name, task, fingerprint, body, key, priority, starts, ends, vt, max_attempts, max_losses = a
     store = core.store
     store.begin()
-    queue = store.queue_id(a.queue)
-    run_at = _moment(a.run_at, wall)
+    queue = store.queue_id(queue_name)
+    run_at = None if starts is None else _moment(starts, wall)
+    expires = None if ends is None else _moment(ends, wall)
     state = SCHEDULED if run_at is not None and run_at > wall else READY
-    big = len(a.body) > INLINE_BODY
+    big = len(body) > INLINE_BODY
     core.place += 1
     store.execute(
         INSERT_JOB,
         (
-            a.id,
+            id,
             state,
             queue,
-            a.priority,
+            priority,
             core.place,
             run_at,
-            _moment(a.expires, wall),
-            a.vt,
-            a.max_attempts,
-            a.max_losses,
-            a.task,
-            a.key,
-            a.fingerprint,
-            b"" if big else a.body,
+            expires,
+            vt,
+            max_attempts,
+            max_losses,
+            task,
+            key,
+            fingerprint,
+            b"" if big else body,
             big,
             wall,
         ),
@@ -138,12 +140,12 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     if not store.changes():
         return False
     if big:
-        store.execute("INSERT INTO bodies VALUES (?, ?)", (a.id, a.body))
+        store.execute("INSERT INTO bodies VALUES (?, ?)", (id, body))
     tally = core.ledger.queue(queue)
     tally["added"] += 1
     if state == READY:
         tally["ready"] += 1
-        core.woken.add(a.queue)
+        core.woken.add(queue_name)
     else:
         tally["scheduled"] += 1
         assert run_at is not None  # a scheduled job has its time
@@ -151,9 +153,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     return True
 
 
-def _moment(when: tuple[int, bool] | None, wall: int) -> int | None:
-    if when is None:
-        return None
+def _moment(when: tuple[int, bool], wall: int) -> int:
     return moment_after(wall, when[0]) if when[1] else when[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import hexlify
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -41,7 +42,7 @@ class Answers:
 
     def add(self, answer: AddAnswer) -> bytes:
         if isinstance(answer, Created):
-            return b"ok %b created\n" % answer.id.hex().encode()
+            return b"ok %b created\n" % hexlify(answer.id)
         if isinstance(answer, Exists):
             return b"ok %b exists\n" % answer.first.hex().encode()
         return encode.err("key-conflict", f"{answer.first.hex()} holds this key with other arguments")

@@ -183,7 +183,8 @@ class Hub:
         if mono >= self._next_check:
             self._next_check = mono + 1.0
             self._check_connections(mono)
-        self._ask_snapshots(mono)
+        if self._questions:
+            self._ask_snapshots(mono)
         return self._deliver()
 
     def _one_by_one(self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float) -> None:
@@ -294,8 +295,10 @@ class Hub:
         end = self._engine.next_lease_end()
         if end is not None and end <= mono:
             self._run_out_before = mono
-        for parked in self._parking.over(mono):
-            self._answer_parked(parked, wall, mono, final=True)
+        deadline = self._parking.next_deadline()
+        if deadline is not None and deadline <= mono:
+            for parked in self._parking.over(mono):
+                self._answer_parked(parked, wall, mono, final=True)
         if mono >= self._next_sweep:
             self._next_sweep = mono + 1.0  # also when the sweep fails: it must not fail every turn
             self._engine.sweep(wall, mono)
@@ -303,13 +306,16 @@ class Hub:
                 self._next_sweep = mono + SWEEP_PAUSE
 
     def _serve_parked(self, wall: int, mono: float) -> None:
-        for queue in self._engine.woken():
-            for parked in self._parking.waiting(queue):
-                if not self._engine.has_ready(queue):
-                    break
-                self._answer_parked(parked, wall, mono, final=False)
-        for waiting in self._parking.met(self._engine.ended()):
-            self._answer_parked(waiting, wall, mono, final=False)
+        if self._parking:  # else what has become ready is found by the next take itself
+            for queue in self._engine.woken():
+                for parked in self._parking.waiting(queue):
+                    if not self._engine.has_ready(queue):
+                        break
+                    self._answer_parked(parked, wall, mono, final=False)
+        ended = self._engine.ended()
+        if ended:
+            for waiting in self._parking.met(ended):
+                self._answer_parked(waiting, wall, mono, final=False)
 
     def _check_connections(self, mono: float) -> None:
         for connection in self._connections:

@@ -154,7 +154,7 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: Ctrl+C raises KeyboardInterrupt instead
                 self._loop.add_signal_handler(number, self._stop.set)
-        self._arm()
+        self._arm(_wall(), time.monotonic())
         await self._stop.wait()
         log.info("stopping: no new connections, parked takes are answered, the file is closed")
         assert self._listener is not None  # start() has been called
@@ -176,11 +176,12 @@ class Server:
         self._turn_wanted = False
         if self._stop.is_set():
             return
-        self._flush(self.hub.turn(_wall(), time.monotonic()))
+        wall, mono = _wall(), time.monotonic()
+        self._flush(self.hub.turn(wall, mono))
         if self.hub.background:
             self._start_background()
         self.checkpoints.look()
-        self._arm()
+        self._arm(wall, mono)
 
     def _flush(self, connections: list[Connection]) -> None:
         for connection in connections:
@@ -193,16 +194,18 @@ class Server:
             if connection.closing:
                 transport.close()
 
-    def _arm(self) -> None:
-        """See to it that the next turn comes in time; an earlier timer that is set already does as well."""
-        now = time.monotonic()
-        wake = self.hub.next_wake(_wall(), now)
+    def _arm(self, wall: int, mono: float) -> None:
+        """See to it that the next turn comes in time; an earlier timer that is set already does as well.
+
+        The times are those of the turn that has just ended.
+        """
+        wake = self.hub.next_wake(wall, mono)
         if self._timer is not None:
-            if now < self._timer_at <= wake:
+            if mono < self._timer_at <= wake:
                 return
             self._timer.cancel()
         self._timer_at = wake
-        self._timer = self._loop.call_later(max(0.0, wake - now), self._on_timer)
+        self._timer = self._loop.call_later(max(0.0, wake - time.monotonic()), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

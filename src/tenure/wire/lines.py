@@ -7,7 +7,10 @@ carries the `Bad`, so that the body is read over.
 
 from __future__ import annotations
 
+import re
+from binascii import unhexlify
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from tenure.wire.commands import (
@@ -40,6 +43,7 @@ MAX_SKIP = 64 * 1024 * 1024
 T = TypeVar("T")
 _TOP = 2**63 - 1
 _ROLES = ("producer", "worker", "keeper", "admin")
+_NEWLINE = 10
 _new = tuple.__new__
 
 
@@ -193,6 +197,40 @@ def _add(text: str) -> Frame:
     except ValueError as error:
         return Frame(_nothing, length, 0, Bad("bad-line", str(error)))
     return Frame(lambda body: _new(Add, front + (body,) + back), length)
+
+
+_plain_add = re.compile(rb"add ([0-9a-f]{32}) ([!-~]+) ([!-~]+) ([0-9a-f]{32}) ([0-9]{1,9})\n").match
+
+
+def plain_add(data: bytes, max_line: int, max_body: int) -> Add | None:
+    """Return the add without options that `data` is, body and ends included; None: read it as `read` does.
+
+    Nearly all that a producer sends is this, so it is read in one step; the answer to anything else stays `read`'s.
+    """
+    found = _plain_add(data)
+    if found is None:
+        return None
+    id, queue, task, fingerprint, length = found.groups()
+    begin = found.end()
+    size = int(length)
+    end = begin + size
+    if end + 1 != len(data) or data[end] != _NEWLINE or begin > max_line or size > max_body:
+        return None
+    try:
+        front = (unhexlify(id), _queue_of(queue), _task_of(task), unhexlify(fingerprint), data[begin:end])
+    except ValueError:
+        return None
+    return _new(Add, front + _ADD_DEFAULTS)
+
+
+@lru_cache(maxsize=1024)
+def _queue_of(word: bytes) -> str:
+    return queue_name(word.decode("ascii"))
+
+
+@lru_cache(maxsize=1024)
+def _task_of(word: bytes) -> str:
+    return task_name(word.decode("ascii"))
 
 
 def _nothing(body: bytes) -> Command:

@@ -51,7 +51,11 @@ class CommandParser:
         """Take the next bytes and return the commands that are complete now, in order."""
         if self.failed:
             return []
-        if self._held or self._frame is not None:
+        if self._frame is None and self._open is None and not self._held:
+            add = lines.plain_add(data, self.max_line, self.max_body)
+            if add is not None:
+                return [add]
+        elif self._held or self._frame is not None:
             joined = self._join(data)
             if joined is None:
                 return self._taken()
