@@ -17,6 +17,7 @@ from tenure.errors import (
     Discard,
     JobCancelled,
     JobControl,
+    JobFailed,
     JobNotFound,
     KeyConflict,
     LeaseLost,
@@ -24,6 +25,7 @@ from tenure.errors import (
     NotInJob,
     NotSerializable,
     ProtocolError,
+    RemoteError,
     ResultError,
     ResultExpired,
     ResultNotStored,
@@ -35,8 +37,9 @@ from tenure.errors import (
     TaskDefinitionError,
     TenureError,
     WouldDeadlock,
+    WrongArgument,
 )
-from tenure.job import Job
+from tenure.job import Job, as_completed
 from tenure.outcome import DeadJob, Failure
 from tenure.retry import Backoff
 from tenure.signature import Signature
@@ -59,6 +62,7 @@ __all__ = [
     "JobCancelled",
     "JobContext",
     "JobControl",
+    "JobFailed",
     "JobNotFound",
     "KeyConflict",
     "LeaseLost",
@@ -66,6 +70,7 @@ __all__ = [
     "NotInJob",
     "NotSerializable",
     "ProtocolError",
+    "RemoteError",
     "ResultError",
     "ResultExpired",
     "ResultNotStored",
@@ -79,6 +84,8 @@ __all__ = [
     "TaskDefinitionError",
     "TenureError",
     "WouldDeadlock",
+    "WrongArgument",
     "__version__",
+    "as_completed",
     "current_job",
 ]

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum, EnumType
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, Unpack, overload
 
@@ -17,8 +18,9 @@ from tenure.context import JobContext
 from tenure.definition import Anything, AsyncContextTask, AsyncTask, Awaited, ContextTask, Define, PlainTask, define
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
 from tenure.job import Job
+from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
-from tenure.names import checked, place_of, shown
+from tenure.names import checked, job_id, place_of, shown
 from tenure.option_checks import dead_hook
 from tenure.outcome import DeadHook
 from tenure.signature import Signature
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from tenure.worker import Worker
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 Hook = TypeVar("Hook", bound=Callable[[], object])
 H = TypeVar("H", bound=DeadHook)
 
@@ -44,7 +47,8 @@ class App:
     `broker` is a URL, or a broker; left out, it is looked for in $TENURE_BROKER, then in `[tool.tenure]` of
     pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  `include` names the modules that a
     worker imports for their tasks.  `add_timeout` (at most 300) and `visibility_timeout` are seconds, `pool_size` is
-    the largest number of connections for adding.
+    the largest number of connections for adding.  `compress_over`: arguments of more than so many bytes travel
+    compressed (None: never).
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class App:
         add_timeout: float | timedelta = _DEFAULTS.add_timeout,
         visibility_timeout: float | timedelta = _DEFAULTS.visibility_timeout,
         pool_size: int = _DEFAULTS.pool_size,
+        compress_over: int | None = None,
     ) -> None:
         self.name = checked("App name", name)
         self.include = _checked_include(include)
@@ -64,6 +69,8 @@ class App:
             visibility_timeout=seconds("visibility_timeout", visibility_timeout),
             pool_size=pool_size,
         )
+        self.compress_over = None if compress_over is None else whole("compress_over", compress_over)
+        self.enums = NO_ENUMS
         self._given = broker
         self._tasks: dict[str, Task[..., Any]] = {}
         self.tasks: Mapping[str, Task[..., Any]] = MappingProxyType(self._tasks)
@@ -100,7 +107,8 @@ class App:
         idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout` and
         `timeout` (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
         these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
-        a `Failure`, called when a job has failed for good; see `App.on_dead`).  Raises TaskDefinitionError.
+        a `Failure`, called when a job has failed for good; see `App.on_dead`), `check` (False: arguments need not fit
+        the function's type hints).  Raises TaskDefinitionError.
         """
         options = task_options(words)
         if function is not None:
@@ -145,6 +153,17 @@ class App:
         self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
         return hook
 
+    def register(self, kind: type[E]) -> type[E]:
+        """Let members of an Enum class travel that no type hint of their task names; also as a decorator."""
+        if not isinstance(kind, EnumType):
+            raise ConfigError(
+                f"app.register takes an Enum class, not {shown(kind)}; other classes are declared in the signature"
+            )
+        self.enums = self.enums.with_(Enums([kind]))
+        for task in self._tasks.values():
+            task.forget_plan()
+        return kind
+
     def queues(self) -> list[str]:
         """Return the names of all queues of the tasks, `default` first, then in alphabetical order."""
         names = {task.defaults.queue for task in self._tasks.values()}
@@ -164,7 +183,7 @@ class App:
         messages = [item for item in made if isinstance(item, Message)]
 
         def merge(answers: Sequence[Added]) -> list[Job[T] | AddError]:
-            jobs = iter([_job_or_error(message, added) for message, added in zip(messages, answers, strict=True)])
+            jobs = iter([_job_or_error(self, one, added) for one, added in zip(messages, answers, strict=True)])
             return [item if isinstance(item, AddError) else next(jobs) for item in made]
 
         return self._add(messages, merge)
@@ -173,7 +192,7 @@ class App:
         """Add one message of a task; `Task.delay` is built on it."""
 
         def single(answers: Sequence[Added]) -> Job[R]:
-            job: Job[R] | AddError = _job_or_error(message, answers[0])
+            job: Job[R] | AddError = _job_or_error(self, message, answers[0])
             if isinstance(job, AddError):
                 raise job
             return job
@@ -187,6 +206,18 @@ class App:
         loop = asyncio.get_running_loop()
         # Shielded: a job that was called for is added and counted, also where nobody waits for it any more.
         return await asyncio.shield(loop.run_in_executor(self._sender_threads(), self.send, task, message))
+
+    @overload
+    def job(self, id: str, task: Task[..., R]) -> Job[R]: ...
+    @overload
+    def job(self, id: str, task: None = None) -> Job[Any]: ...
+    def job(self, id: str, task: Task[..., Any] | None = None) -> Job[Any]:
+        """Return the handle of a job by its id alone, as another process was told it; asks nobody.
+
+        `id` is 32 hexadecimal digits (dashes and capitals are taken too).  With its `task` the result comes back as
+        that task's hints say, else as plain values.  Raises ConfigError for what is no id.
+        """
+        return Job(known := job_id(id), known, "", "" if task is None else task.name, False, self)
 
     @property
     def broker(self) -> Broker:
@@ -342,15 +373,28 @@ def _message_or_error(call: Signature[Any]) -> Message | AddError:
         return refused
 
 
-def _job_or_error(message: Message, added: Added) -> Job[Any] | AddError:
+def _job_or_error(app: App, message: Message, added: Added) -> Job[Any] | AddError:
     error = added.error
     if error is None:
-        return Job(added.id, message.key or added.id, message.queue, message.task, added.created)
+        return Job(added.id, message.key or added.id, message.queue, message.task, added.created, app)
     if isinstance(error, AddError):
         return error
     refused = AddError(f"{message.task}: {error}", message.id)
     refused.__cause__ = error
     return refused
+
+
+def app_named(name: str | None, job: Job[Any]) -> App:
+    """Return the app of a handle that was pickled; raises ConfigError where there is none, or more than one."""
+    found = [app for app in list(_apps) if app.name == name]
+    knowing = [app for app in found if job.task in app.tasks] or found
+    if len(knowing) != 1:
+        what = "no app" if not knowing else f"{len(knowing)} apps"
+        raise ConfigError(
+            f"the handle of job {job.id} came without its app, and there is {what} named {name!r} here; import the "
+            "module that makes it, or use app.job(id)"
+        )
+    return knowing[0]
 
 
 def _forget_all() -> None:

@@ -3,25 +3,30 @@
 msgpack's own types carry None, bool, int (64 bits), float, str, bytes, list and dict.  Two kinds of extension carry
 the rest.  A *container* that msgpack does not know is an array whose first item is a mark (extension 1, one byte:
 `t` tuple, `s` set, `f` frozenset), so that reading never recurses.  A *leaf* is one extension with the value's bytes;
-`packable.LEAVES` lists them.  Subclasses are refused, because they would come back as their base.
+`leaves` has them.  Subclasses are refused, because they would come back as their base.  A member of an Enum travels
+where its class is among the `enums` that both ends are given; nothing is imported by a name from the wire.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import chain
+from struct import error as StructError  # noqa: N812  (struct names its class so)
 from typing import Any, Literal, NamedTuple, NoReturn
-from zlib import crc32
+from zlib import compress, crc32, decompressobj
+from zlib import error as ZlibError  # noqa: N812  (zlib names its class so)
 
 from msgpack import ExtType, Packer, Timestamp, Unpacker, unpackb
 from msgpack.exceptions import UnpackException
 
 from tenure.errors import DecodeError, NotSerializable
+from tenure.leaves import NO_ENUMS, Enums, int_bytes, leaf, read_leaf
 from tenure.message import VERSION, Message
-from tenure.outcome import Failure, escape, shorten
-from tenure.packable import LEAVES, MARKS, MAX_DEPTH, SCALARS, find_fault
+from tenure.outcome import Failure, Link, escape, shorten
+from tenure.packable import MARKS, MAX_DEPTH, SCALARS, find_fault
 
 _STR = frozenset({str})
 _MARK = 1
@@ -33,7 +38,13 @@ _NOT_STORED = b"\x93\xd4\x01n"
 _KINDS: tuple[WhyNotStored, ...] = ("not storable", "too large", "disabled")
 _MAX_WHY_CHARS = 1000
 _PROVE_FROM = 4096
-_LEAF_READERS = {code: reader for code, _, reader in LEAVES.values()}
+
+_DEFLATED = "deflated"
+"""The header that says that the arguments are compressed, and how many bytes they were before."""
+
+MAX_INFLATED = 64 * 1024 * 1024
+"""Bytes: what compressed arguments may become at most, whatever they claim."""
+_BAD_LEAF = (ValueError, TypeError, ArithmeticError, LookupError, OSError, ImportError, StructError)
 
 _idle: list[Packer] = []
 """Packers at rest.  A packer is popped for one use, which neither a thread nor a signal handler can interrupt."""
@@ -41,7 +52,7 @@ _idle: list[Packer] = []
 _MAX_KEPT_BYTES = 1024 * 1024
 
 
-class _Unfit(Exception):
+class _Unfit(ValueError):
     """Something in a value has no wire form; `find_fault` finds where."""
 
 
@@ -76,21 +87,21 @@ class Body(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- values out
 
 
-def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], enums: Enums = NO_ENUMS) -> bytes:
     """Pack a call's arguments; raises NotSerializable naming the value, such as `args[1]['when']`."""
     plain = SCALARS.issuperset(map(type, args)) and (not kwargs or SCALARS.issuperset(map(type, kwargs.values())))
     try:
-        return _packed_plain((args, kwargs)) if plain else _packed_walk(_write_call, (args, kwargs))
-    except (_Unfit, ValueError):
-        _raise_fault(("args", args), ("kwargs", kwargs))
+        return _packed_plain((args, kwargs)) if plain else _packed_walk(_write_call, (args, kwargs), enums)
+    except ValueError:
+        _raise_fault(enums, ("args", args), ("kwargs", kwargs))
 
 
-def pack_value(value: Any, path: str = "value") -> bytes:
+def pack_value(value: Any, path: str = "value", enums: Enums = NO_ENUMS) -> bytes:
     """Pack one value, a task's result for instance; raises NotSerializable, whose text begins with `path`."""
     try:
-        return _packed_plain(value) if type(value) in SCALARS else _packed_walk(_write, value)
-    except (_Unfit, ValueError):
-        _raise_fault((path, value))
+        return _packed_plain(value) if type(value) in SCALARS else _packed_walk(_write, value, enums)
+    except ValueError:
+        _raise_fault(enums, (path, value))
 
 
 def pack_not_stored(kind: WhyNotStored, why: str) -> bytes:
@@ -98,9 +109,22 @@ def pack_not_stored(kind: WhyNotStored, why: str) -> bytes:
     return _NOT_STORED + _packed_plain(kind) + _packed_plain(shorten(escape(why), _MAX_WHY_CHARS))
 
 
+def deflate(args: bytes) -> tuple[bytes, dict[str, Any]]:
+    """Return packed arguments compressed, and the header that says so; as they are where that gains nothing."""
+    small = compress(args, 6) if len(args) <= MAX_INFLATED else args
+    return (small, {_DEFLATED: len(args)}) if len(small) < len(args) else (args, {})
+
+
 def pack_failure(failure: Failure) -> bytes:
-    """Pack a failure as a map of texts."""
-    return _packed_plain({"kind": failure.kind, "text": failure.text, "traceback": failure.traceback})
+    """Pack a failure as a map of its fields."""
+    fields: dict[str, Any] = {"kind": failure.kind, "text": failure.text, "traceback": failure.traceback}
+    if failure.notes:
+        fields["notes"] = failure.notes
+    if failure.chain:
+        fields["chain"] = failure.chain
+    if failure.args is not None:
+        fields["args"] = failure.args
+    return _packed_plain(fields)
 
 
 def encode_body(message: Message) -> bytes:
@@ -109,12 +133,20 @@ def encode_body(message: Message) -> bytes:
         return _packed_plain((message.version, message.args, message.checksum, None, message.timeout))
     headers = dict(message.headers)
     try:
-        return _packed_walk(_write, [message.version, message.args, message.checksum, headers, message.timeout])
-    except (_Unfit, ValueError):
-        _raise_fault(("headers", headers))
+        return _packed_walk(
+            _write, [message.version, message.args, message.checksum, headers, message.timeout], NO_ENUMS
+        )
+    except ValueError:
+        _raise_fault(NO_ENUMS, ("headers", headers))
 
 
-def fingerprint(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], packed: bytes | None = None) -> bytes:
+def fingerprint(
+    task: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    packed: bytes | None = None,
+    enums: Enums = NO_ENUMS,
+) -> bytes:
     """Return 16 bytes that are equal for two calls exactly when task and arguments are.
 
     The arguments are those bound to the signature, defaults filled in.  `packed` may be given when it is
@@ -122,9 +154,9 @@ def fingerprint(task: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], pac
     """
     if packed is None or not _orderless(args, kwargs):
         try:
-            packed = _canonical([list(args), dict(kwargs)], -2)
-        except (_Unfit, ValueError):
-            _raise_fault(("args", args), ("kwargs", kwargs))
+            packed = _canonical([list(args), dict(kwargs)], -2, enums)
+        except ValueError:
+            _raise_fault(enums, ("args", args), ("kwargs", kwargs))
     return blake2b(b"%b\0%b" % (task.encode(), packed), digest_size=16).digest()
 
 
@@ -136,7 +168,7 @@ def _take_packer() -> Packer:
     try:
         return _idle.pop()
     except IndexError:
-        return Packer(autoreset=False, default=_leaf)
+        return Packer(autoreset=False, default=_large_int)
 
 
 def _finish(packer: Packer) -> bytes:
@@ -155,29 +187,27 @@ def _packed_plain(value: Any) -> bytes:
     return _finish(packer)
 
 
-def _packed_walk(write: Callable[[Packer, Any, int], None], value: Any) -> bytes:
+def _packed_walk(write: Callable[[Packer, Any, int, Enums], None], value: Any, enums: Enums) -> bytes:
     packer = _take_packer()
-    write(packer, value, 0)
+    write(packer, value, 0, enums)
     return _finish(packer)
 
 
-def _leaf(value: Any) -> ExtType:
-    entry = LEAVES.get(type(value))
-    if entry is None:
-        raise _Unfit
-    return ExtType(entry[0], entry[1](value))
+def _large_int(value: int) -> ExtType:
+    """Carry what msgpack has no type for where all types are known: an int of more than 64 bits."""
+    return ExtType(2, int_bytes(value))
 
 
-def _write_call(packer: Packer, call: tuple[tuple[Any, ...], Mapping[str, Any]], depth: int) -> None:
+def _write_call(packer: Packer, call: tuple[tuple[Any, ...], Mapping[str, Any]], depth: int, enums: Enums) -> None:
     args, kwargs = call
     packer.pack_array_header(2)
     packer.pack_array_header(len(args))
     for item in args:
-        _write(packer, item, depth)
-    _write_pairs(packer, list(kwargs.items()), depth)
+        _write(packer, item, depth, enums)
+    _write_pairs(packer, list(kwargs.items()), depth, enums)
 
 
-def _write(packer: Packer, value: Any, depth: int) -> None:
+def _write(packer: Packer, value: Any, depth: int, enums: Enums) -> None:
     """Write one value; `depth` counts the containers around it."""
     kind = type(value)
     if kind in SCALARS:
@@ -185,35 +215,35 @@ def _write(packer: Packer, value: Any, depth: int) -> None:
     elif depth >= MAX_DEPTH:
         raise _Unfit
     elif kind is list:
-        _write_items(packer, value.copy(), depth + 1)
+        _write_items(packer, value.copy(), depth + 1, enums)
     elif kind is dict:
-        _write_pairs(packer, list(value.items()), depth + 1)
+        _write_pairs(packer, list(value.items()), depth + 1, enums)
     elif kind in MARKS:
         packer.pack_array_header(len(value) + 1)
         packer.pack_ext_type(_MARK, MARKS[kind])
         for item in value:
-            _write(packer, item, depth + 1)
+            _write(packer, item, depth + 1, enums)
     else:
-        packer.pack(_leaf(value))
+        packer.pack_ext_type(*leaf(value, enums))
 
 
-def _write_items(packer: Packer, items: list[Any], depth: int) -> None:
+def _write_items(packer: Packer, items: list[Any], depth: int, enums: Enums) -> None:
     if SCALARS.issuperset(map(type, items)):
         packer.pack(items)
         return
     packer.pack_array_header(len(items))
     for item in items:
-        _write(packer, item, depth)
+        _write(packer, item, depth, enums)
 
 
-def _write_pairs(packer: Packer, pairs: list[tuple[Any, Any]], depth: int) -> None:
+def _write_pairs(packer: Packer, pairs: list[tuple[Any, Any]], depth: int, enums: Enums) -> None:
     packer.pack_map_header(len(pairs))
     for key, value in pairs:
-        _write(packer, key, depth)
-        _write(packer, value, depth)
+        _write(packer, key, depth, enums)
+        _write(packer, value, depth, enums)
 
 
-def _canonical(value: Any, depth: int) -> bytes:
+def _canonical(value: Any, depth: int, enums: Enums) -> bytes:
     """Pack like `_write`, with the items of dicts and sets in the order of their packed bytes."""
     kind = type(value)
     if kind in SCALARS:
@@ -221,37 +251,39 @@ def _canonical(value: Any, depth: int) -> bytes:
     if depth >= MAX_DEPTH:
         raise _Unfit
     if kind is dict:
-        pairs = sorted((_canonical(key, depth + 1), _canonical(item, depth + 1)) for key, item in value.items())
-        return _packed_walk(_map_header, len(pairs)) + b"".join(chain.from_iterable(pairs))
+        pairs = sorted(
+            (_canonical(key, depth + 1, enums), _canonical(item, depth + 1, enums)) for key, item in value.items()
+        )
+        return _packed_walk(_map_header, len(pairs), enums) + b"".join(chain.from_iterable(pairs))
     if kind is list and SCALARS.issuperset(map(type, value)):
         return _packed_plain(value)
     if kind is not list and kind not in MARKS:
-        return _packed_plain(_leaf(value))
-    parts = [_canonical(item, depth + 1) for item in value]
+        return _packed_plain(ExtType(*leaf(value, enums)))
+    parts = [_canonical(item, depth + 1, enums) for item in value]
     if kind is set or kind is frozenset:
         parts.sort()
     if kind is not list:
         parts.insert(0, _MARK_BYTES + MARKS[kind])
-    return _packed_walk(_array_header, len(parts)) + b"".join(parts)
+    return _packed_walk(_array_header, len(parts), enums) + b"".join(parts)
 
 
-def _array_header(packer: Packer, count: int, _depth: int) -> None:
+def _array_header(packer: Packer, count: int, _depth: int, _enums: Enums) -> None:
     packer.pack_array_header(count)
 
 
-def _map_header(packer: Packer, count: int, _depth: int) -> None:
+def _map_header(packer: Packer, count: int, _depth: int, _enums: Enums) -> None:
     packer.pack_map_header(count)
 
 
 # --------------------------------------------------------------------------------------------- what has no wire form
 
 
-def _raise_fault(*roots: tuple[str, Any]) -> NoReturn:
+def _raise_fault(enums: Enums, *roots: tuple[str, Any]) -> NoReturn:
     """Raise NotSerializable for the first value under the roots that has no wire form."""
     for path, root in roots:
         # The arguments themselves are no value: they lie at depth -1 so that each of them lies at 0.
         inner = -1 if path in ("args", "kwargs", "headers") else 0
-        fault = find_fault(root, path, inner)
+        fault = find_fault(root, path, enums, inner)
         if fault is not None:
             raise NotSerializable(fault) from None
     raise NotSerializable(f"{roots[0][0]} changed while it was packed, or is above 4 GiB; pass it in smaller parts")
@@ -260,9 +292,9 @@ def _raise_fault(*roots: tuple[str, Any]) -> NoReturn:
 # ----------------------------------------------------------------------------------------------------- values back
 
 
-def unpack_call(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def unpack_call(data: bytes, enums: Enums = NO_ENUMS) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that `pack_call` packed; raises DecodeError and nothing else."""
-    call = unpack_value(data)
+    call = unpack_value(data, enums)
     if type(call) is not list or len(call) != 2:
         raise DecodeError("the arguments are no pair of a list and a map")
     args, kwargs = call
@@ -271,15 +303,34 @@ def unpack_call(data: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(args), kwargs
 
 
-def unpack_value(data: bytes) -> Any:
+def plain_args(args: bytes, headers: Mapping[str, Any]) -> bytes:
+    """Return a message's packed arguments as they were before `deflate`; raises DecodeError."""
+    size = headers.get(_DEFLATED) if headers else None
+    if size is None:
+        return args
+    if type(size) is not int or not 0 <= size <= MAX_INFLATED:
+        raise DecodeError(
+            f"the compressed arguments claim a size of {str(size)[:40]}, the limit is {MAX_INFLATED} bytes"
+        )
+    inflate = decompressobj()
+    try:
+        data = inflate.decompress(args, size + 1)
+    except ZlibError as error:
+        raise DecodeError(f"the compressed arguments cannot be read: {error}") from None
+    if len(data) != size or not inflate.eof or inflate.unused_data:
+        raise DecodeError("the compressed arguments have another size than they claim")
+    return data
+
+
+def unpack_value(data: bytes, enums: Enums = NO_ENUMS) -> Any:
     """Return the value that `pack_value` packed; raises DecodeError and nothing else."""
     try:
         if len(data) > _PROVE_FROM:
             _prove_complete(data)
         if _MARK_BYTES in data:
-            value = _Reader().read(data)
+            value = _Reader(enums).read(data)
         else:
-            value = unpackb(data, ext_hook=_read_leaf, strict_map_key=False)
+            value = unpackb(data, ext_hook=partial(_read_leaf, enums), strict_map_key=False)
     except DecodeError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, UnpackException) as error:
@@ -289,10 +340,10 @@ def unpack_value(data: bytes) -> Any:
     return value
 
 
-def unpack_result(data: bytes) -> Stored | NotStored:
+def unpack_result(data: bytes, enums: Enums = NO_ENUMS) -> Stored | NotStored:
     """Return what `pack_value` or `pack_not_stored` packed; raises DecodeError and nothing else."""
     if not data.startswith(_NOT_STORED):
-        return Stored(unpack_value(data))
+        return Stored(unpack_value(data, enums))
     fields = unpack_value(b"\x92" + data[len(_NOT_STORED) :])
     kind = next((kind for kind in _KINDS if kind == fields[0]), None)
     if kind is None or type(fields[1]) is not str:
@@ -303,9 +354,23 @@ def unpack_result(data: bytes) -> Stored | NotStored:
 def unpack_failure(data: bytes) -> Failure:
     """Return the failure that `pack_failure` packed; raises DecodeError and nothing else."""
     fields = unpack_value(data)
-    if type(fields) is not dict or not _STR.issuperset(map(type, chain(fields, fields.values()))):
-        raise DecodeError("the failure is no map of texts")
-    return Failure(fields.get("kind", ""), fields.get("text", ""), fields.get("traceback", ""))
+    if type(fields) is not dict or not _STR.issuperset(map(type, fields)):
+        raise DecodeError("the failure is no map of named fields")
+    texts = [fields.get(name, "") for name in ("kind", "text", "traceback")]
+    notes, chain_, args = (fields.get(name, []) for name in ("notes", "chain", "args"))
+    if not _STR.issuperset(map(type, texts)) or not type(notes) is type(chain_) is type(args) is list:
+        raise DecodeError("the failure is no map of texts and lists")
+    if not _STR.issuperset(map(type, notes)) or not SCALARS.issuperset(map(type, args)):
+        raise DecodeError("the failure's notes are no texts, or its args no plain values")
+    return Failure(
+        texts[0], texts[1], texts[2], tuple(notes), tuple(map(_link, chain_)), tuple(args) if "args" in fields else None
+    )
+
+
+def _link(fields: Any) -> Link:
+    if type(fields) is not list or list(map(type, fields)) != [str, int, str, str]:
+        raise DecodeError("a link in the failure's chain is no kind of link, depth, class and text")
+    return Link(*fields)
 
 
 def decode_body(body: bytes) -> Body:
@@ -320,7 +385,7 @@ def decode_body(body: bytes) -> Body:
     if type(args) is not bytes or type(checksum) is not int:
         raise DecodeError("the message's arguments are no bytes with a checksum")
     if crc32(args) != checksum:
-        raise DecodeError("the arguments do not have the checksum that was sent with them: damaged on the way")
+        raise DecodeError("corrupt")
     if headers is not None and (type(headers) is not dict or not _STR.issuperset(map(type, headers))):
         raise DecodeError("the message's headers are no map with names for keys")
     if timeout is not None and (type(timeout) not in (int, float) or not 0 < timeout < float("inf")):
@@ -354,11 +419,14 @@ def _prove_complete(data: bytes) -> None:
     scout.skip()
 
 
-def _read_leaf(code: int, data: bytes) -> Any:
-    reader = _LEAF_READERS.get(code)
-    if reader is None:
-        raise DecodeError(f"it holds a value of extension type {code}, which this version does not know")
-    return reader(bytes(data))
+def _read_leaf(enums: Enums, code: int, data: bytes) -> Any:
+    try:
+        return read_leaf(code, bytes(data), enums)
+    except LookupError as error:
+        raise DecodeError(str(error)[:500]) from None
+    except _BAD_LEAF as error:
+        what = f"it holds a value of extension type {code} that cannot be read here"
+        raise DecodeError(f"{what}: {type(error).__name__}: {error}"[:500]) from None
 
 
 class _Mark(NamedTuple):
@@ -368,8 +436,9 @@ class _Mark(NamedTuple):
 class _Reader:
     """Reads data with marked containers; each mark has to be the first item of an array, and nothing else."""
 
-    def __init__(self) -> None:
+    def __init__(self, enums: Enums) -> None:
         self._open = 0
+        self._enums = enums
 
     def read(self, data: bytes) -> Any:
         value = unpackb(data, ext_hook=self._ext, list_hook=self._array, strict_map_key=False)
@@ -379,7 +448,7 @@ class _Reader:
 
     def _ext(self, code: int, data: bytes) -> Any:
         if code != _MARK:
-            return _read_leaf(code, data)
+            return _read_leaf(self._enums, code, data)
         make = _MADE_FROM.get(bytes(data))
         if make is None:
             raise DecodeError("it holds a container of a kind that this version does not know")

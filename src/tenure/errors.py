@@ -4,6 +4,7 @@ TenureError
 |-- ConfigError                 a setting or an option that cannot be (also ValueError)
 |-- TaskDefinitionError         a task that cannot be defined so (also TypeError)
 |-- NotSerializable             an argument that has no wire form (also TypeError)
+|-- WrongArgument               an argument that does not fit its hint (also TypeError)
 |-- AddError                    one add was refused by the broker
 |   |-- KeyConflict             same key, other arguments
 |   `-- MessageTooLarge         above the broker's limit for a body
@@ -18,6 +19,7 @@ TenureError
 |   |-- Snooze                  again later, not counted
 |   |-- Dead                    failed for good, at once
 |   `-- Discard                 not wanted any more: cancelled
+|-- RemoteError                 stands for another process's error whose class is not known here
 `-- ResultError                 a result cannot be had
     |-- JobNotFound             no job with that id (also LookupError)
     |-- JobFailed               the job is dead
@@ -50,6 +52,10 @@ class TaskDefinitionError(TenureError, TypeError):
 
 class NotSerializable(TenureError, TypeError):
     """An argument or a result that has no wire form; the text names the value's path."""
+
+
+class WrongArgument(TenureError, TypeError):
+    """An argument that does not fit the function's type hint; the text names its path, the value and the hint."""
 
 
 class DecodeError(TenureError, ValueError):
@@ -205,6 +211,33 @@ class ResultError(TenureError):
 
 class JobNotFound(ResultError, LookupError):
     """No job with that id is known."""
+
+
+class JobFailed(ResultError):
+    """The job has failed for good; the text holds the worker's traceback.
+
+    `reason` is what the dead list says, `kind` the class's path of the last error ("": there was none, as when its
+    worker died), `traceback` the worker's report of it.  `__cause__` is that error, made anew, where its class is
+    known here, else a `RemoteError`; a copy that was pickled has none.
+    """
+
+    def __init__(self, text: str, id: str = "", reason: str = "", kind: str = "", traceback: str = "") -> None:
+        super().__init__(text, id)
+        self.args = (text, id, reason, kind, traceback)  # what pickle makes a copy from
+        self.reason = reason
+        self.kind = kind
+        self.traceback = traceback
+
+
+class RemoteError(TenureError):
+    """Stands for an error of another process that could not be made anew here; `kind` is its class's path."""
+
+    def __init__(self, text: str, kind: str = "") -> None:
+        super().__init__(text, kind)
+        self.kind = kind
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.args[0]}" if self.kind else str(self.args[0])
 
 
 class JobCancelled(ResultError):

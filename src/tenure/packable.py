@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any
+
+from tenure.leaves import NO_ENUMS, Enums, NoWireForm, leaf
 
 MAX_DEPTH = 100
 """How deep containers may lie in each other."""
@@ -14,28 +16,7 @@ SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 MARKS: dict[type, bytes] = {tuple: b"t", set: b"s", frozenset: b"f"}
 """Containers that msgpack does not know -> the byte that marks them."""
 
-
-def _int_bytes(value: int) -> bytes:
-    return value.to_bytes(value.bit_length() // 8 + 1, "big", signed=True)
-
-
-def _int_from(data: bytes) -> int:
-    return int.from_bytes(data, "big", signed=True)
-
-
-LEAVES: dict[type, tuple[int, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    # type: extension code, to bytes, from bytes; a code is never given to another type
-    int: (2, _int_bytes, _int_from),  # only what has no place in 64 bits
-    bytearray: (3, bytes, bytearray),
-}
-
 _WAYS_OUT = {
-    "datetime": "pass its isoformat()",
-    "date": "pass its isoformat()",
-    "time": "pass its isoformat()",
-    "timedelta": "pass its total_seconds()",
-    "Decimal": "pass str() of it",
-    "UUID": "pass str() of it",
     "PosixPath": "pass str() of it",
     "WindowsPath": "pass str() of it",
     "memoryview": "pass bytes() of it",
@@ -47,10 +28,12 @@ _WAYS_OUT = {
 }
 
 
-def find_fault(value: Any, path: str, depth: int = 0, around: tuple[int, ...] = ()) -> str | None:
+def find_fault(
+    value: Any, path: str, enums: Enums = NO_ENUMS, depth: int = 0, around: tuple[int, ...] = ()
+) -> str | None:
     """Return what is wrong with the first value in `value` that has no wire form, beginning with its path, or None.
 
-    `depth` counts the containers around it; `around` are their ids.
+    `enums` are those that may travel.  `depth` counts the containers around it; `around` are their ids.
     """
     kind = type(value)
     if kind is str:
@@ -64,23 +47,39 @@ def find_fault(value: Any, path: str, depth: int = 0, around: tuple[int, ...] = 
     if depth >= MAX_DEPTH:
         return f"{path} lies in more than {MAX_DEPTH} containers, which is the limit; pass a flatter value"
     if kind is dict:
-        return _dict_fault(value, path, depth + 1, (*around, id(value)))
+        return _dict_fault(value, path, enums, depth + 1, (*around, id(value)))
     if kind is list or kind in MARKS:
         named = kind is list or kind is tuple
         places = ((f"{path}[{n}]" if named else f"{path}{{member}}", item) for n, item in enumerate(value))
-        found = (find_fault(item, place, depth + 1, (*around, id(value))) for place, item in places)
+        found = (find_fault(item, place, enums, depth + 1, (*around, id(value))) for place, item in places)
         return next((fault for fault in found if fault is not None), None)
-    return None if kind in LEAVES else f"{path} is a {_name_of(kind)}, which has no wire form; {_way_out(kind)}"
+    return _leaf_fault(value, path, enums)
 
 
-def _dict_fault(value: dict[Any, Any], path: str, depth: int, around: tuple[int, ...]) -> str | None:
+def _leaf_fault(value: Any, path: str, enums: Enums) -> str | None:
+    try:
+        leaf(value, enums)
+    except UnicodeEncodeError:
+        return (
+            f"{path} is a {_name_of(type(value))} with a lone surrogate in a name, which has no UTF-8 form; rename it"
+        )
+    except NoWireForm as error:
+        kind = type(value)
+        return (
+            f"{path} {error}"
+            if error.args
+            else f"{path} is a {_name_of(kind)}, which has no wire form; {_way_out(kind)}"
+        )
+    return None
+
+
+def _dict_fault(value: dict[Any, Any], path: str, enums: Enums, depth: int, around: tuple[int, ...]) -> str | None:
     for key, item in value.items():
         shown = repr(key)[:60] if type(key) in (str, bytes, bool, float) else f"<{type(key).__name__} key>"
         if type(key) is int and key.bit_length() < 64:
             shown = repr(key)
-        fault = find_fault(key, f"{path}.keys()[{shown}]", depth, around) or find_fault(
-            item, f"{path}[{shown}]", depth, around
-        )
+        fault = find_fault(key, f"{path}.keys()[{shown}]", enums, depth, around)
+        fault = fault or find_fault(item, f"{path}[{shown}]", enums, depth, around)
         if fault is not None:
             return fault
     return None
@@ -101,10 +100,20 @@ def _name_of(kind: type) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+def _has_fields(kind: type) -> bool:
+    """Whether the kind is one that hints can carry: a dataclass, attrs class, NamedTuple or pydantic model."""
+    marks = ("__attrs_attrs__", "__pydantic_fields__", "_field_defaults")
+    return is_dataclass(kind) or any(hasattr(kind, mark) for mark in marks)
+
+
 def _way_out(kind: type) -> str:
     way = _WAYS_OUT.get(kind.__name__)
     if way is not None:
         return way
+    if _has_fields(kind):
+        return (
+            f"declare it in the function's signature (a parameter or return type {kind.__name__}), or pass plain values"
+        )
     for base in (bool, int, float, str, bytes, bytearray, list, tuple, dict, set, frozenset):
         if issubclass(kind, base):
             return f"it would come back as its base {base.__name__}: pass {base.__name__}() of it"

@@ -5,15 +5,27 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 from zlib import crc32
 
-from tenure.codec import NotStored, Stored, fingerprint, pack_call, pack_value, unpack_call, unpack_result
+from tenure.codec import (
+    NotStored,
+    Stored,
+    deflate,
+    fingerprint,
+    pack_call,
+    pack_value,
+    plain_args,
+    unpack_call,
+    unpack_result,
+)
 from tenure.config import seconds, whole
-from tenure.errors import ConfigError, NotSerializable, TaskDefinitionError
+from tenure.errors import ConfigError, DecodeError, NotSerializable, TaskDefinitionError
 from tenure.functions import callers_signature, is_coroutine_function
+from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
 from tenure.message import (
@@ -35,6 +47,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -54,11 +67,15 @@ class TaskWords(TypedDict, total=False):
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     give_up_on: type[BaseException] | Sequence[type[BaseException]]
     on_dead: DeadHook | None
+    check: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """What a task says about all its jobs, checked.  `visibility_timeout` and `timeout` are seconds; None: no own."""
+    """What a task says about all its jobs, checked.  `visibility_timeout` and `timeout` are seconds; None: no own.
+
+    `check`: whether arguments that do not fit the function's type hints are refused.
+    """
 
     queue: str = DEFAULT_QUEUE
     key: Callable[..., str] | None = None
@@ -72,6 +89,7 @@ class TaskOptions:
     retry_on: tuple[type[BaseException], ...] | None = None
     give_up_on: tuple[type[BaseException], ...] = ()
     on_dead: DeadHook | None = None
+    check: bool = True
 
 
 class Task(Generic[P, R]):
@@ -93,6 +111,7 @@ class Task(Generic[P, R]):
         self.is_async = is_coroutine_function(function)
         self._unfit = _unfit_defaults(self._signature)
         self._places = _plain_places(self._signature, self._unfit)
+        self._plan: Plan | None = None
         if defaults.key is not None:
             _check_key_takes(name, defaults.key, self._signature)
 
@@ -115,9 +134,9 @@ class Task(Generic[P, R]):
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job for this call and return its handle once the broker has it safe.
 
-        Raises TypeError (names or number of arguments), NotSerializable (an argument without a wire form),
-        KeyConflict and MessageTooLarge (refused by the broker), and BrokerUnavailable when there was no answer within
-        the app's `add_timeout`.
+        Raises TypeError (names or number of arguments), WrongArgument (one that does not fit its type hint),
+        NotSerializable (one without a wire form), KeyConflict and MessageTooLarge (refused by the broker), and
+        BrokerUnavailable when there was no answer within the app's `add_timeout`.
         """
         return self.app.send(self, self.message(args, kwargs, NO_OPTIONS))
 
@@ -130,7 +149,7 @@ class Task(Generic[P, R]):
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call as a value that can be kept, given options, and sent later."""
-        self.check(args, kwargs)
+        self.check_call(args, kwargs)
         return Signature(self, args, kwargs)
 
     def options(self, **words: Unpack[CallWords]) -> TaskCall[P, R]:
@@ -158,45 +177,96 @@ class Task(Generic[P, R]):
         if self._filled(args, kwargs) is None:
             self._bind(args, kwargs)
 
+    def check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError unless the function can be called so, and WrongArgument where its hints say otherwise."""
+        self.check(args, kwargs)
+        self.plan.pack(args, kwargs, self.defaults.check)
+
+    @property
+    def plan(self) -> Plan:
+        """What the type hints come to; worked out when first needed, for they may name what is defined later."""
+        made = self._plan
+        if made is None:
+            made = plan(self.fn, self._signature, self.name)
+            made = self._plan = replace(made, enums=made.enums.with_(self.app.enums))
+        return made
+
+    def forget_plan(self) -> None:
+        """Work the hints out anew: the app knows more Enum classes than before."""
+        self._plan = None
+
     def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of one call, with a new id; raises like `delay`, but for what the broker refuses."""
         filled = self._filled(args, kwargs)
         if filled is not None:
             key = self._key(options, filled, {})
-            packed = pack_call(args, kwargs)
+            hinted = self._plan or self.plan
+            if not hinted.knows(args, kwargs):
+                args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
+                filled = self._filled(args, kwargs) or filled
+            packed = pack_call(args, kwargs, hinted.enums)
             same = not kwargs and len(filled) == len(args)
-            print_ = fingerprint(self.name, filled, {}, packed if same else None)
+            print_ = fingerprint(self.name, filled, {}, packed if same else None, hinted.enums)
             return self._made(packed, print_, key, options)
+        return self._bound_message(args, kwargs, options)
+
+    def _bound_message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
+        """Make the message of a call that only a full binding understands."""
         bound = self._bind(args, kwargs)
         bound.apply_defaults()
         key = self._key(options, bound.args, bound.kwargs)
-        packed = pack_call(args, kwargs)
-        for name in self._unfit:
-            if bound.arguments[name] is self._signature.parameters[name].default:
-                del bound.arguments[name]
-        return self._made(packed, fingerprint(self.name, bound.args, bound.kwargs), key, options)
+        left_out = [name for name in self._unfit if self._is_default(name, bound.arguments[name])]
+        hinted = self.plan
+        args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
+        packed = pack_call(args, kwargs, hinted.enums)
+        bound = self._bind(args, kwargs)
+        bound.apply_defaults()
+        for name in left_out:
+            del bound.arguments[name]
+        print_ = fingerprint(self.name, bound.args, bound.kwargs, None, hinted.enums)
+        return self._made(packed, print_, key, options)
+
+    def _is_default(self, name: str, value: object) -> bool:
+        """Whether an argument is its parameter's default, or one that cannot be told from it."""
+        default = self._signature.parameters[name].default
+        if value is default:
+            return True
+        try:
+            return type(value) is type(default) and bool(value == default)
+        except Exception:  # noqa: BLE001  (the value's own code may raise anything)
+            return False
 
     def unpack(self, message: Message) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a message as the function declares them.
 
         Raises DecodeError for bytes that cannot be read, and TypeError for arguments that do not fit the function.
         """
-        args, kwargs = unpack_call(message.args)
+        hinted = self._plan or self.plan
+        args, kwargs = unpack_call(plain_args(message.args, message.headers), hinted.enums)
         self.check(args, kwargs)
-        return args, kwargs
+        if hinted.knows(args, kwargs):
+            return args, kwargs
+        args, fitted = hinted.fit(args, kwargs, self.defaults.check)
+        return args, dict(fitted)
 
     def pack_result(self, value: Any) -> bytes:
         """Pack what the function returned; raises NotSerializable, and nothing else."""
         try:
-            return pack_value(value, "result")
+            return pack_value(self.plan.pack_result(value), "result", self.plan.enums)
         except NotSerializable:
             raise
-        except Exception as error:
+        except BaseException as error:
             raise NotSerializable(f"the result cannot be packed: {type(error).__name__}") from error
 
     def unpack_result(self, data: bytes) -> Stored | NotStored:
         """Return the result that a worker of this task packed; raises DecodeError."""
-        return unpack_result(data)
+        result = unpack_result(data, self.plan.enums)
+        if isinstance(result, NotStored) or self.plan.returns is None:
+            return result
+        try:
+            return Stored(self.plan.fit_result(result.value))
+        except Exception as error:
+            raise DecodeError(f"the result does not fit the hint of {self.name}: {error}") from error
 
     def _filled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
         """Return all arguments in order, defaults filled in; None where only a full binding can tell.
@@ -223,6 +293,10 @@ class Task(Generic[P, R]):
     def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
         own = self.defaults
         timeout = options.visibility_timeout
+        over = self.app.compress_over
+        headers: Mapping[str, Any] = NO_HEADERS
+        if over is not None and len(packed) > over:
+            packed, headers = deflate(packed)
         return Message(
             id=new_id(),
             task=self.name,
@@ -238,6 +312,7 @@ class Task(Generic[P, R]):
             visibility_timeout=own.visibility_timeout if timeout is None else timeout,
             max_attempts=options.max_attempts or own.max_attempts,
             max_losses=own.max_losses,
+            headers=headers,
         )
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
@@ -290,7 +365,7 @@ class TaskCall(Generic[P, R]):
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call with these options as a value that can be kept and sent later."""
-        self._task.check(args, kwargs)
+        self._task.check_call(args, kwargs)
         return Signature(self._task, args, kwargs, self._options)
 
 
@@ -372,6 +447,12 @@ def _checked_results(value: object) -> object:
     return value
 
 
+def _checked_check(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"check={shown(value)} has to be True (arguments have to fit the type hints) or False")
+    return value
+
+
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "queue": functools.partial(checked, "queue"),
     "key": _checked_key,
@@ -382,6 +463,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "timeout": _optional_seconds("timeout"),
     "backoff": _checked_backoff,
     "results": _checked_results,
+    "check": _checked_check,
     "retry_on": lambda value: None if value is None else exception_classes("retry_on", value),
     "give_up_on": functools.partial(exception_classes, "give_up_on"),
     "on_dead": lambda value: None if value is None else dead_hook(value),

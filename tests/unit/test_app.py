@@ -93,7 +93,7 @@ def test_a_bad_item_does_not_stop_the_others(app: App, broker: FakeBroker) -> No
         "large": MessageTooLarge("a" * 32, 2_000_000, 1_048_576),
         "failing": ServerError("storage", "disk full"),
     }
-    unfit = good.s(object())  # type: ignore[arg-type]
+    unfit = app.task(name="unchecked", check=False)(charge).s(object())  # type: ignore[arg-type]
     results = app.add_many([good.s(1), unfit, conflicting.s(1), large.s(1), failing.s(1), keyed.s(1), good.s(2)])
     kinds = [type(result) for result in results]
     assert kinds == [Job, AddError, KeyConflict, MessageTooLarge, AddError, AddError, Job]
@@ -142,9 +142,9 @@ def test_resend_of_one_gives_its_job(app: App, broker: FakeBroker) -> None:
 
 def test_resend_of_many_gives_their_jobs(app: App, broker: FakeBroker) -> None:
     broker.unavailable = 1
-    task = app.task(charge)
+    task, unchecked = app.task(charge), app.task(name="unchecked", check=False)(charge)
     with pytest.raises(BrokerUnavailable) as caught:
-        app.add_many([task.s(1), task.s(object()), task.s(2)])  # type: ignore[arg-type]
+        app.add_many([task.s(1), unchecked.s(object()), task.s(2)])  # type: ignore[arg-type]
     results = caught.value.resend()
     assert [type(result) for result in results] == [Job, AddError, Job]
     assert [results[0].id, results[2].id] == [message.id for message in broker.messages]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 import enum
 import math
 import struct
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -112,6 +112,22 @@ class Color(enum.IntEnum):
     RED = 1
 
 
+class OwnZone(dt.tzinfo):
+    def utcoffset(self, when: dt.datetime | None) -> dt.timedelta:
+        return dt.timedelta(hours=1)
+
+    def dst(self, when: dt.datetime | None) -> None:
+        return None
+
+    def tzname(self, when: dt.datetime | None) -> str:
+        return "OWN"
+
+
+@dataclass
+class Parcel:
+    grams: int
+
+
 class Text(str):
     __slots__ = ()
 
@@ -128,15 +144,13 @@ class Order:
 @pytest.mark.parametrize(
     ("value", "path", "words"),
     [
-        (
-            [{"when": dt.datetime(2030, 1, 1, tzinfo=dt.UTC)}],
-            "args[1][0]['when']",
-            ["datetime.datetime", "isoformat()"],
-        ),
-        (decimal.Decimal(1), "args[1]", ["decimal.Decimal", "str()"]),
-        (Color.RED, "args[1]", ["Color", "pass int()"]),
+        ([{"when": dt.datetime(2030, 1, 1, tzinfo=OwnZone())}], "args[1][0]['when']", ["OwnZone", "astimezone"]),
+        (dt.time(1, tzinfo=OwnZone()), "args[1]", ["OwnZone"]),
+        (dt.time(1, tzinfo=dt.timezone(dt.timedelta(0), "\ud800")), "args[1]", ["lone surrogate"]),
+        ([Color.RED], "args[1][0]", ["test_codec:Color", "signature", "app.register(Color)"]),
+        (Parcel(2), "args[1]", ["Parcel", "signature"]),
         (Text("x"), "args[1]", ["Text", "pass str()"]),
-        (Point(1, 2), "args[1]", ["Point", "pass tuple()"]),
+        (Point(1, 2), "args[1]", ["Point", "signature"]),
         (OrderedDict(a=1), "args[1]", ["OrderedDict", "pass dict()"]),
         (memoryview(b"x"), "args[1]", ["memoryview", "bytes()"]),
         ([1, Order()], "args[1][1]", ["Order", "inside the task"]),
