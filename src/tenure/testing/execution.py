@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import random
 import secrets
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from tenure.app import App
 from tenure.broker import Consumer
@@ -26,11 +24,11 @@ from tenure.testing.recording import RecordingBroker
 from tenure.worker.dead_hooks import call_dead_hooks
 from tenure.worker.executor import Executor
 from tenure.worker.keeper import LeaseKeeper, Watched
+from tenure.worker.loop import Loop
 from tenure.worker.patience import Patience
+from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
 from tenure.worker.settler import Finished, Settler
 from tenure.worker.table import Lease, Table
-
-T = TypeVar("T")
 
 NAME = "inline"
 
@@ -70,7 +68,7 @@ class Execution:
         self._keeping: threading.Thread | None = None
         self._consumer: Consumer | None = None
         self._queues: list[str] = []
-        self._loop = _Loop()
+        self._loop: Loop | None = None
         self.lose_once: set[str] = set()
 
     def take(self) -> Delivery | None:
@@ -110,14 +108,16 @@ class Execution:
         return self._caught
 
     def _execute(self, delivery: Delivery) -> tuple[int, Outcome, Policy]:
-        self._keep()
+        self._start()
         self._caught = Stopped()
         place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout)
         assert place is not None  # there is room for one, and no hand-out comes twice
-        lease = Lease(self._table, place, delivery.receipt)
+        lease = Lease(self._table, place, delivery.receipt, self._clock.boot)
         self._table.begin(0)
         if self._executor.is_async(delivery):
-            outcome, policy = self._loop.run(self._executor.execute_async(delivery, lease))
+            # With a context of its own: what the test has set in its own is none of the job's.
+            work = self._executor.execute_async(delivery, lease)
+            outcome, policy = Context().run(self._ready_loop().call, work)
         else:
             outcome, policy = self._executor.execute(delivery, lease)
         return place, outcome, policy
@@ -145,17 +145,31 @@ class Execution:
         frames = error.__traceback__
         self._caught = Stopped(error=error, traceback=frames and frames.tb_next)  # without the frame that catches
 
-    def _keep(self) -> None:
-        if self._keeping is None:
-            self._keeping = threading.Thread(target=self._keeper.run, name="tenure-test-keeper", daemon=True)
-            self._keeping.start()
+    def _start(self) -> None:
+        """Do what a worker process does before its first job."""
+        if self._keeping is not None:
+            return
+        hooks = self._app.start_hooks
+        run_start_hooks(hooks, self._ready_loop() if need_loop(hooks) else None)
+        self._keeping = threading.Thread(target=self._keeper.run, name="tenure-test-keeper", daemon=True)
+        self._keeping.start()
+
+    def _ready_loop(self) -> Loop:
+        """Return the event loop, in a thread of its own as in a worker: the test may run in one of another loop."""
+        if self._loop is None:
+            self._loop = Loop()
+            self._loop.start()
+        return self._loop
 
     def close(self) -> None:
-        """Stop the keeper and the event loop."""
-        self._keeper.stop()
+        """Do what a worker process does after its last job."""
         if self._keeping is not None:
+            self._keeper.stop()
             self._keeping.join()
-        self._loop.close()
+            hooks = self._app.stop_hooks
+            run_stop_hooks(hooks, self._ready_loop() if need_loop(hooks) else self._loop)
+        if self._loop is not None:
+            self._loop.stop()
 
 
 class _Watched(Mapping[str, Task[..., Any]]):
@@ -197,38 +211,3 @@ def _watched_async(function: Callable[..., Any], caught: Callable[[BaseException
             raise
 
     return call
-
-
-class _Loop:
-    """One event loop for all coroutines of a test: in this thread, or beside it where this one runs a loop already."""
-
-    def __init__(self) -> None:
-        self._runner: asyncio.Runner | None = None
-        self._beside: ThreadPoolExecutor | None = None
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._beside is None and not _loop_runs_here():
-            return self._run_here(work)
-        self._beside = self._beside or ThreadPoolExecutor(1, "tenure-test-loop")
-        return self._beside.submit(self._run_here, work).result()
-
-    def _run_here(self, work: Coroutine[Any, Any, T]) -> T:
-        self._runner = self._runner or asyncio.Runner()
-        return self._runner.run(work, context=Context())
-
-    def close(self) -> None:
-        runner, self._runner = self._runner, None
-        if runner is not None and self._beside is not None:
-            self._beside.submit(runner.close).result()
-        elif runner is not None:
-            runner.close()
-        if self._beside is not None:
-            self._beside.shutdown()
-
-
-def _loop_runs_here() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -79,7 +79,8 @@ class InlineWorker:
                 runs += 1
                 self._run(delivery, raise_errors)
                 if runs >= limit:
-                    raise JobDidNotRun(f"run_all has run {runs} jobs and comes to no end; the last one was {delivery}")
+                    last = f"{delivery.message.id} of {delivery.message.task}"
+                    raise JobDidNotRun(f"run_all has run {runs} jobs and comes to no end; the last one was {last}")
             elif not self._go_on(until_idle):
                 return runs
 
@@ -169,11 +170,14 @@ def inline_worker(app: App) -> Iterator[InlineWorker]:
     clock = MovableClock()
     broker = RecordingBroker(clock)
     with app.on_broker(broker):
-        worker = _workers[app] = InlineWorker(app, broker, clock)
+        worker, outer = InlineWorker(app, broker, clock), _workers.get(app)
+        _workers[app] = worker
         try:
             yield worker
         finally:
             del _workers[app]
+            if outer is not None:
+                _workers[app] = outer
             worker.close()
 
 
