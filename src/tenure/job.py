@@ -1,11 +1,28 @@
-"""The handle that `.delay()` returns."""
+"""The handle that `.delay()` returns: what became of the job, and its result."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import isinf, isnan
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from tenure.broker import JobState, ResultStore
+from tenure.codec import NotStored, Stored, unpack_result
+from tenure.context import Progress, unpack_progress, would_deadlock
+from tenure.errors import ConfigError, ResultsDisabled, ResultTimeout, WouldDeadlock
+from tenure.message import State
+from tenure.names import shown
+from tenure.results import OVER, check_known, in_a_thread, value_of, wait_for, wait_in_loop
+
+if TYPE_CHECKING:
+    from tenure.app import App
 
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+Timeout = float | timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +30,9 @@ class Job(Generic[R_co]):
     """One call of a task that the broker has stored; `R_co` is what the task returns.
 
     `id` is 32 hexadecimal digits.  `key` is the idempotency key, which is the id where none was given.  `created` is
-    False when a job with that key was there before: then `id` is the first one's.
+    False when a job with that key was there before: then `id` is the first one's, and so are its state and result.
+    `task` and `queue` are empty where the handle was made from the id alone.  A handle can be pickled; where it is
+    read, an app of the same name has to be there.
     """
 
     id: str
@@ -21,3 +40,157 @@ class Job(Generic[R_co]):
     queue: str
     task: str
     created: bool
+    _app: App | str | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        name = self._app if self._app is None or isinstance(self._app, str) else self._app.name
+        return Job, (self.id, self.key, self.queue, self.task, self.created, name)
+
+    def state(self) -> State:
+        """Return what the job is now: scheduled, ready, running, done, dead or cancelled.
+
+        Raises JobNotFound, ResultExpired (it ended long ago), BrokerUnavailable.
+        """
+        return _known(self._store().states([self.id])[0])
+
+    def progress(self) -> Progress | None:
+        """Return what the running job last said of itself with `ctx.progress`; None: it has not, or does not run.
+
+        Raises what `state` does.
+        """
+        state = self._store().states([self.id])[0]
+        check_known(state)
+        return None if state.progress is None else unpack_progress(state.progress)
+
+    def wait(self, timeout: Timeout = None) -> State:
+        """Wait until the job has ended, at most `timeout` seconds (None: as long as it takes), and return its state.
+
+        A job that failed or was cancelled raises nothing here.  Raises WouldDeadlock inside of a job where no slot
+        could run this one, and what `state` does.
+        """
+        seconds = _seconds(timeout)
+        return _known(self._early(seconds) or wait_for(self._store(), [self.id], seconds)[0])
+
+    def result(self, timeout: Timeout = None) -> R_co:
+        """Wait for what the task returns, at most `timeout` seconds (None: as long as it takes).
+
+        Raises JobFailed (with the worker's traceback, and the error as cause), JobCancelled, ResultTimeout,
+        ResultsDisabled (at once), ResultNotStored, ResultExpired, JobNotFound, WouldDeadlock, and BrokerUnavailable
+        when the broker does not answer for half a minute.
+        """
+        self._check_kept()
+        seconds = _seconds(timeout)
+        return self._value(self._early(seconds) or wait_for(self._store(), [self.id], seconds)[0], seconds)
+
+    async def aresult(self, timeout: Timeout = None) -> R_co:  # noqa: ASYNC109  (the same call as `result`)
+        """Do what `result` does, without ever blocking the event loop."""
+        self._check_kept()
+        seconds = _seconds(timeout)
+        if would_deadlock(self.task or None):
+            return self._value(await self._early_in_loop(seconds), seconds)
+        return self._value((await wait_in_loop(self._store(), [self.id], seconds))[0], seconds)
+
+    def _value(self, state: JobState, timeout: float | None) -> R_co:
+        app = self._owner()
+        task = app.tasks.get(self.task)
+        read: Callable[[bytes], Stored | NotStored] = unpack_result if task is None else task.unpack_result
+        return cast("R_co", value_of(state, read, timeout=timeout, importable=app.include))
+
+    def _check_kept(self) -> None:
+        task = self._owner().tasks.get(self.task)
+        if task is not None and not task.defaults.results:
+            raise ResultsDisabled(
+                f"task {self.task} keeps no results (results=False), so job {self.id} has none to wait for; "
+                "job.wait() tells when it has ended",
+                self.id,
+            )
+
+    def _early(self, timeout: float | None) -> JobState | None:
+        """Look before a wait that could be for ever; the state, if the job has ended, None where one may wait."""
+        if not would_deadlock(self.task or None):
+            return None
+        return self._ended(self._store().states([self.id])[0], timeout)
+
+    async def _early_in_loop(self, seconds: float | None) -> JobState:
+        store = self._store()
+        return self._ended((await in_a_thread(lambda: store.states([self.id])))[0], seconds)
+
+    def _ended(self, state: JobState, timeout: float | None) -> JobState:
+        if state.state in OVER or timeout == 0:
+            return state
+        raise WouldDeadlock(
+            f"job {self.id} would be waited for inside of a job, and no slot of this worker is free to run it: that "
+            "could be for ever. Return and let it add a further job when it is done, or run it on a queue of other "
+            "workers, or give this worker more slots",
+            self.id,
+        )
+
+    def _store(self) -> ResultStore:
+        store = self._owner().broker.results()
+        if store is None:
+            raise ResultsDisabled(f"the broker keeps no results, so nothing can be told of job {self.id}", self.id)
+        return store
+
+    def _owner(self) -> App:
+        app = self._app
+        if app is None or isinstance(app, str):
+            from tenure.app import app_named  # the app makes handles, so it imports this module
+
+            return app_named(app, self)
+        return app
+
+
+def as_completed(jobs: Iterable[Job[T]], timeout: Timeout = None) -> Iterator[Job[T]]:
+    """Yield the jobs in the order in which they end, each once; a job that failed or is not known counts as ended.
+
+    All have to be of one app.  `timeout` is seconds from the call; raises ResultTimeout when some have not ended by
+    then, naming how many, and WouldDeadlock and BrokerUnavailable.
+    """
+    seconds = _seconds(timeout)
+    end = None if seconds is None else time.monotonic() + seconds
+    waiting: dict[str, list[Job[T]]] = {}
+    for job in jobs:
+        waiting.setdefault(job.id, []).append(job)
+    if len({id(job._owner()) for same in waiting.values() for job in same}) > 1:
+        raise ConfigError("as_completed takes jobs of one app; call it once for each app")
+    return _as_completed(waiting, seconds, end)
+
+
+def _as_completed(waiting: dict[str, list[Job[T]]], timeout: float | None, end: float | None) -> Iterator[Job[T]]:
+    while waiting:
+        first = next(iter(waiting.values()))[0]
+        left = None if end is None else max(0.0, end - time.monotonic())
+        states = _states(waiting, first, left)
+        over = [state.id for state in states if state.state in OVER]
+        for id in over:
+            yield from waiting.pop(id)
+        if not over and end is not None and time.monotonic() >= end:
+            raise ResultTimeout(
+                f"{len(waiting)} jobs, {first.id} the first, had not ended within {timeout:g} s", first.id
+            )
+
+
+def _states(waiting: dict[str, list[Job[T]]], first: Job[T], left: float | None) -> list[JobState]:
+    """Wait for one of the jobs; where that could be for ever, only look, and say so if none has ended."""
+    store = first._store()
+    if left == 0 or not any(would_deadlock(same[0].task or None) for same in waiting.values()):
+        return wait_for(store, list(waiting), left)
+    states = store.states(list(waiting))
+    if not any(state.state in OVER for state in states):
+        first._ended(states[0], left)
+    return states
+
+
+def _known(state: JobState) -> State:
+    check_known(state)
+    return cast("State", state.state)
+
+
+def _seconds(timeout: Timeout) -> float | None:
+    """Return a timeout in seconds; raises ConfigError for what is none."""
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if type(seconds) not in (int, float) or isnan(seconds) or seconds < 0:
+        raise ConfigError(f"timeout={shown(timeout)} is not possible: give seconds of at least 0, or None")
+    return None if isinf(seconds) else float(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -122,3 +123,14 @@ def _module_of(function: Callable[..., Any], qualname: str) -> str:
     # Whoever imports the module by its name has to meet this one, and not a second copy with a second app.
     sys.modules.setdefault(spec.name, module)
     return str(spec.name)
+
+
+_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def job_id(value: object) -> str:
+    """Return a job's id as 32 lower-case hexadecimal digits; dashes and capitals are taken too."""
+    id = value.lower().replace("-", "") if isinstance(value, str) else ""
+    if not _ID.fullmatch(id):
+        raise ConfigError(f"{shown(value)} is no job's id: give 32 hexadecimal digits, as job.id and the log show it")
+    return id

@@ -21,7 +21,9 @@ from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts, add_one
 from tenure.brokers.connection import CONNECT_LIMIT, READ_LIMIT, Address, Connection, tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import ServerAdmin
+from tenure.brokers.pipe import Pipe
 from tenure.brokers.pool import Pool
+from tenure.brokers.results import ServerResults
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.message import Message, check_name
@@ -68,6 +70,15 @@ class ServerBroker:
         self._name = name
         self.pool = Pool(self._open_producer, pool_size, self.clock)
         self._admins: WeakSet[ServerAdmin] = WeakSet()
+        self._results = ServerResults(
+            self.pool,
+            self._open_pipe,
+            clock=self.clock,
+            roll=roll,
+            closing=self.closing,
+            patience=add_timeout,
+            read_limit=read_limit,
+        )
         self.after_fork()
         tell_of_forks(self)
 
@@ -125,10 +136,15 @@ class ServerBroker:
         self._admins.add(admin)
         return admin
 
+    def results(self) -> ServerResults:
+        """Return what knows of this process's jobs; all callers wait over one connection, beside those of the pool."""
+        return self._results
+
     def close(self) -> None:
         """Close the pool and what `admin` opened; an add that waits raises BrokerUnavailable soon."""
         self.closing.set()
         self.pool.close()
+        self._results.close()
         for admin in tuple(self._admins):
             admin.close()
 
@@ -142,6 +158,10 @@ class ServerBroker:
 
     def _open_producer(self, limit: float) -> Connection:
         return self._open(encode.hello(self._session, "producer", self._name), min(limit, self._connect_limit))
+
+    def _open_pipe(self, limit: float) -> Pipe:
+        hello = encode.hello(self._session, "producer", self._name)
+        return Pipe(self.address, hello, min(limit, self._connect_limit))
 
     def _open(self, hello: bytes, limit: float) -> Connection:
         connection = Connection(self.address, hello, limit)

@@ -12,9 +12,6 @@ from tenure.wire.commands import StateLine
 STATES_BYTES = 4 * 1024 * 1024
 """Bytes of bodies above which an answer has no room for a further one; that job's kind is `later`."""
 
-OVER = frozenset(("done", "dead", "cancelled", "unknown", "expired"))
-"""States that a caller need not wait on: nothing comes after them by itself."""
-
 _SIZES = (1, 8, 64, 500)
 """Numbers of rows that a question asks for: few, because each is a statement that SQLite keeps prepared."""
 

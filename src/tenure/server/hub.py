@@ -14,7 +14,6 @@ from typing import Any
 
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
-from tenure.engine.waiting import OVER
 from tenure.server.answers import Answers
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
@@ -26,6 +25,7 @@ from tenure.wire.commands import (
     MAX_BODY,
     MAX_LINE,
     MAX_WAIT,
+    OVER,
     Add,
     Bad,
     Browse,

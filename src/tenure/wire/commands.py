@@ -125,6 +125,10 @@ class Wait(NamedTuple):
     ids: tuple[bytes, ...]
 
 
+OVER = frozenset(("done", "dead", "cancelled", "unknown", "expired"))
+"""States that nothing comes after by itself: whoever waits for such a job is answered at once."""
+
+
 class Report(NamedTuple):
     """A question without words: `record`, `verify` or `queues`."""
 
