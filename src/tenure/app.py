@@ -104,8 +104,8 @@ class App:
         """Make a task of the function below: `@app.task`, or `@app.task(queue="billing", ...)`.
 
         `name` (default: module.qualname), `queue`, `key` (a function of the task's parameters that returns the
-        idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout` and
-        `timeout` (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
+        idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
+        (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
         these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
         a `Failure`, called when a job has failed for good; see `App.on_dead`), `check` (False: arguments need not fit
         the function's type hints).  Raises TaskDefinitionError.

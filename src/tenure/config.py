@@ -40,7 +40,6 @@ LIMITS: Mapping[str, Limit] = {
     "answer_limit": Limit(0.05, 60.0),
     "result_ttl": Limit(0.0, 365 * _DAY),
     "key_window": Limit(0.0, 365 * _DAY),
-    "timeout": Limit(0.001, 365 * _DAY),
     "delay": Limit(0.0, MAX_DELAY),
     "expires": Limit(0.0, MAX_DELAY),
     "max_attempts": Limit(1, 1_000_000, "attempts", whole=True),

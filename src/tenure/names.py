@@ -11,6 +11,10 @@ from typing import Any
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.message import check_name
 
+_NO_TIME_LIMITS = (
+    "nothing: this version has no time limits, a function runs as long as it takes "
+    "(visibility_timeout= is how long its worker may be without a sign of life)"
+)
 ELSEWHERE = {
     "max_retries": "max_attempts= (it counts the first try too: max_retries=3 is max_attempts=4)",
     "retries": "max_attempts= (it counts the first try too: retries=3 is max_attempts=4)",
@@ -38,8 +42,9 @@ ELSEWHERE = {
     "base": "nothing: a task is a plain function",
     "serializer": "nothing: arguments are msgpack",
     "rate_limit": "nothing: this version has no rate limits",
-    "time_limit": "timeout=",
-    "soft_time_limit": "timeout=",
+    "timeout": _NO_TIME_LIMITS,
+    "time_limit": _NO_TIME_LIMITS,
+    "soft_time_limit": _NO_TIME_LIMITS,
     "max_age": "expires=",
     "unique": "key=",
     "unique_key": "key=",

@@ -61,7 +61,6 @@ class TaskWords(TypedDict, total=False):
     max_attempts: int
     max_losses: int
     visibility_timeout: float | timedelta | None
-    timeout: float | timedelta | None
     backoff: Backoff
     results: bool
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
@@ -72,7 +71,7 @@ class TaskWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """What a task says about all its jobs, checked.  `visibility_timeout` and `timeout` are seconds; None: no own.
+    """What a task says about all its jobs, checked.  `visibility_timeout` is seconds; None: no own.
 
     `check`: whether arguments that do not fit the function's type hints are refused.
     """
@@ -83,7 +82,6 @@ class TaskOptions:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     max_losses: int = DEFAULT_MAX_LOSSES
     visibility_timeout: float | None = None
-    timeout: float | None = None
     backoff: Backoff = DEFAULT_BACKOFF
     results: bool = True
     retry_on: tuple[type[BaseException], ...] | None = None
@@ -308,7 +306,6 @@ class Task(Generic[P, R]):
             priority=own.priority if options.priority is None else options.priority,
             run_at=options.run_at,
             expires=options.expires,
-            timeout=own.timeout,
             visibility_timeout=own.visibility_timeout if timeout is None else timeout,
             max_attempts=options.max_attempts or own.max_attempts,
             max_losses=own.max_losses,
@@ -460,7 +457,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "max_attempts": functools.partial(whole, "max_attempts"),
     "max_losses": functools.partial(whole, "max_losses"),
     "visibility_timeout": _optional_seconds("visibility_timeout"),
-    "timeout": _optional_seconds("timeout"),
     "backoff": _checked_backoff,
     "results": _checked_results,
     "check": _checked_check,

@@ -26,8 +26,8 @@ class Rig:
         self.notified += 1
         assert not self.keeper.pending()
 
-    def hold(self, number: int = 1, deadline: float = 1030.0, vt: float = 30.0, limit: float = 0.0) -> int:
-        place = self.table.hold(receipt(number), deadline, vt, limit)
+    def hold(self, number: int = 1, deadline: float = 1030.0, vt: float = 30.0) -> int:
+        place = self.table.hold(receipt(number), deadline, vt)
         assert place is not None
         return place
 
@@ -82,11 +82,41 @@ def test_a_receipt_whose_own_deadline_has_passed_is_never_extended_again() -> No
     assert rig.at(1031.0) == []
 
 
-def test_nothing_is_extended_beyond_the_time_limit() -> None:
+def _late(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for record in caplog.records if "in time" in (text := record.getMessage())]
+
+
+def test_it_is_said_once_that_a_functions_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
-    rig.hold(limit=1015.0)
-    assert rig.at(1015.0) == [receipt()]
-    assert rig.at(1035.0) == []
+    rig.broker.on_extend = _refuse
+    rig.hold(1)
+    for now in (1015.0, 1029.0):
+        with pytest.raises(ConnectionError):
+            rig.at(now)
+    assert _late(caplog) == []
+    rig.hold(2, deadline=1040.0)
+    with pytest.raises(ConnectionError):
+        rig.at(1030.0)
+    rig.at(1041.0)
+    rig.at(1042.0)
+    job = receipt()[:32].decode()
+    text = f"the lease of job {job} could not be extended in time: another worker may run it now"
+    assert _late(caplog) == [text, text]
+
+
+def test_what_has_ended_or_was_told_already_is_not_late(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.table.settling(rig.hold(1), "done")
+    rig.hold(2)
+    rig.broker.on_extend = lambda receipt: Extended(None)
+    rig.at(1010.0)
+    rig.at(1031.0)
+    assert "is lost" in caplog.text
+    assert _late(caplog) == []
+
+
+def _refuse(receipt: bytes) -> Extended:
+    raise ConnectionError("no server")
 
 
 def test_nothing_is_extended_for_a_process_that_is_stopped() -> None:

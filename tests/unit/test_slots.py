@@ -14,6 +14,7 @@ from tenure import App, current_job
 from tenure.codec import NotStored, pack_value, unpack_result
 from tenure.message import Delivery, Raw
 from tenure.worker.executor import Executor
+from tenure.worker.keeper import is_due
 from tenure.worker.room import Room
 from tenure.worker.settler import Finished
 from tenure.worker.slots import Slots
@@ -75,7 +76,7 @@ class Rig:
         self.out: list[Finished] = []
         self.came = threading.Semaphore(0)
         executor = Executor(app.tasks, self.clock.boot, 1000)
-        self.slots = Slots(count, self.table, executor, self._settle, self.clock, 25.0, lambda: 1.0)
+        self.slots = Slots(count, self.table, executor, self._settle, self.clock, lambda: 1.0)
         self.slots.start()
 
     def _settle(self, finished: Finished) -> None:
@@ -189,12 +190,17 @@ def test_a_receipt_that_is_here_is_not_started_again(rig: Rig) -> None:
     assert [finished.settlement.receipt for finished in rig.out] == [receipt(), receipt(1, 1)]
 
 
-def test_the_time_limit_and_its_grace_bound_the_lease() -> None:
-    rig = Rig()
-    rig.table.hold(receipt(9, 9), 1.0, 1.0)
-    assert rig.slots._limit(None) == 0.0
-    assert rig.slots._limit(10.0) == 1035.0
-    rig.slots.stop()
+def test_a_messages_timeout_does_not_end_the_extending_of_its_lease(rig: Rig) -> None:
+    gate = threading.Event()
+    seen["gate"] = gate.wait
+    rig.slots.deliver([delivery(message=message("waits", timeout=0.5))])
+    (entry,) = rig.table.entries()
+    for now in (1010.0, 1035.0, 2000.0):
+        rig.table.extend(entry, now + 30.0)
+        (entry,) = rig.table.entries()
+        assert is_due(entry, now + 10.0)
+    gate.set()
+    assert rig.came.acquire(timeout=10)
 
 
 def test_free_slots_are_counted_back(rig: Rig) -> None:

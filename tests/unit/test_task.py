@@ -56,7 +56,6 @@ def test_options_of_the_task_reach_the_message(app: App, broker: FakeBroker) -> 
         max_attempts=3,
         max_losses=2,
         visibility_timeout=timedelta(minutes=1),
-        timeout=90,
         backoff=Backoff(2, 3, 60),
     )(charge)
     assert (task.name, task.queue, task.backoff) == ("pay", "billing", Backoff(2, 3, 60))
@@ -64,7 +63,7 @@ def test_options_of_the_task_reach_the_message(app: App, broker: FakeBroker) -> 
     message = broker.last
     assert (message.task, message.queue, message.priority) == ("pay", "billing", 9)
     assert (message.max_attempts, message.max_losses) == (3, 2)
-    assert (message.visibility_timeout, message.timeout) == (60.0, 90.0)
+    assert (message.visibility_timeout, message.timeout) == (60.0, None)
 
 
 def test_one_call_has_one_fingerprint_however_it_is_written(app: App, broker: FakeBroker) -> None:
@@ -213,7 +212,8 @@ def test_a_task_of_a_task_is_refused(app: App) -> None:
         ({"priority": 11}, "priority=11"),
         ({"queue": ""}, "queue"),
         ({"backoff": 3}, "Backoff"),
-        ({"timeout": 0}, "timeout=0"),
+        ({"timeout": 10}, "no option timeout=.* no time limits"),
+        ({"time_limit": 10}, "no option time_limit=.* no time limits"),
         ({"max_losses": 0}, "max_losses=0"),
         ({"max_attempts": None}, "max_attempts=None"),
     ],

@@ -12,7 +12,7 @@ from tenure.broker import EndedAs, Extend, Extended, Keeper
 from tenure.clock import Clock
 from tenure.retry import reconnect_delay
 from tenure.worker.patience import Patience
-from tenure.worker.table import HELD, Entry, Table
+from tenure.worker.table import HELD, LOST, Entry, Table
 
 logger = logging.getLogger("tenure.worker")
 
@@ -77,6 +77,8 @@ class LeaseKeeper:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
+        self._overdue: set[bytes] = set()
+        """Receipts whose own deadline has passed while their functions run, and of which that was said."""
 
     def watch(self, watched: Watched) -> None:
         """Extend from now on what this table holds."""
@@ -132,9 +134,11 @@ class LeaseKeeper:
         due: list[_Due] = []
         period = PERIOD
         free: list[tuple[int, int]] = []
+        overdue: set[bytes] = set()
         with self._lock:
             for watched in self._watched:
                 entries = list(watched.table.entries())
+                overdue.update(entry.receipt for entry in entries if _is_overdue(entry, now))
                 free.append(_free_slots(watched, entries))
                 if watched.stopped():
                     continue
@@ -144,7 +148,15 @@ class LeaseKeeper:
                     if is_due(entry, now) or _wants(watched.table, entry, said, now):
                         due.append(_Due(watched, entry, said))
             _tell_free(self._watched, free)
+        self._warn(overdue)
         return due, max(period, _SHORTEST_PERIOD)
+
+    def _warn(self, overdue: set[bytes]) -> None:
+        """Say once of each receipt that its time was over before an extend was answered."""
+        for receipt in overdue - self._overdue:
+            job = receipt[:32].decode()
+            logger.warning("the lease of job %s could not be extended in time: another worker may run it now", job)
+        self._overdue = overdue
 
     def _extend(self, due: Sequence[_Due]) -> None:
         asked_at = self._clock.boot()
@@ -188,17 +200,18 @@ class LeaseKeeper:
 
 
 def is_due(entry: Entry, now: float) -> bool:
-    """Whether a lease is to be extended: a third is over, and neither its deadline nor its time limit has passed."""
-    return _may_extend(entry, now) and entry.deadline - now <= entry.visibility_timeout * 2 / 3
+    """Whether a lease is to be extended: a third is over, and its deadline has not passed."""
+    return entry.deadline > now and entry.deadline - now <= entry.visibility_timeout * 2 / 3
 
 
-def _may_extend(entry: Entry, now: float) -> bool:
-    return entry.deadline > now and not (entry.limit and now > entry.limit)
+def _is_overdue(entry: Entry, now: float) -> bool:
+    """Whether a function runs on although its time is over; where the broker has said so, that was logged then."""
+    return LOST < entry.deadline <= now and entry.stage == HELD
 
 
 def _wants(table: Table, entry: Entry, said: tuple[int, bytes] | None, now: float) -> bool:
     """Whether the function asks for an extend before its turn: by name, or because it has said how far it is."""
-    if not _may_extend(entry, now):
+    if entry.deadline <= now:
         return False
     return table.asked(entry) or (said is not None and now - table.sent_at(entry) >= PROGRESS_PERIOD)
 

@@ -63,7 +63,6 @@ class Services:
             executor,
             self._settler.put,
             clock,
-            grace,
             loop=self._loop,
             coroutines=async_slots,
             queues=kinds_of_queues(queues, app.tasks),

@@ -54,7 +54,6 @@ class Slots:
         executor: Executor,
         settle: Callable[[Finished], None],
         clock: Clock,
-        grace: float,
         roll: Callable[[], float] = random.random,
         *,
         loop: Loop | None = None,
@@ -65,7 +64,6 @@ class Slots:
         self._executor = executor
         self._settle = settle
         self._clock = clock
-        self._grace = grace
         self._roll = roll
         self._work: SimpleQueue[Held | None] = SimpleQueue()
         self._freed: SimpleQueue[int] = SimpleQueue()
@@ -170,9 +168,8 @@ class Slots:
 
     def _hold(self, delivery: Delivery) -> Held | None:
         """Enter a delivery into the table; None when it is there already."""
-        limit = self._limit(delivery.message.timeout) if isinstance(delivery.message, Message) else 0.0
         kind = ASYNC if self._loop is not None and self._executor.is_async(delivery) else SYNC
-        place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, limit, kind)
+        place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, kind)
         return None if place is None else Held(delivery, place, kind)
 
     def _start(self, held: Held) -> None:
@@ -200,9 +197,6 @@ class Slots:
                 break
         self._suspects.add(suspects[0].delivery.receipt)
         self._start(suspects[0])
-
-    def _limit(self, timeout: float | None) -> float:
-        return 0.0 if timeout is None else self._clock.boot() + timeout + self._grace
 
     def _give_back(self, held: Held, reason: str, delay: float = 0.0) -> None:
         self._hand_on(held, Settlement(held.delivery.receipt, "release", delay=delay, reason=reason), 0.0)

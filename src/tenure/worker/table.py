@@ -21,7 +21,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
              4, 5     what that counter, and `added`, will be once the answer is counted
              6        own deadline, f64, seconds of the boot clock
              7        visibility timeout, f64, seconds
-             8        end of the time limit with its grace, f64, seconds of the boot clock; 0: no limit
+             8        not used
              9, 10    the supervisor's cell: tag of a receipt, and the deadline that it extended that one to (f64)
              11       the supervisor's: tag of a receipt whose job is to be cancelled
              12, 13   the supervisor's: when it last extended what is here (f64), and the progress that it sent last
@@ -68,7 +68,7 @@ _MAGIC = 0x54454E5552450001
 _COUNT, _USED, _LANES, _COUNTERS, _ELSEWHERE, _LANE = 1, 2, 3, 4, 13, 16
 _WORDS = 16
 _NOTE_WORDS = 32
-_ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _LIMIT, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 8, 9, 10
+_ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 9, 10
 _CANCEL, _SENT_AT, _SENT, _ASKED_AT, _SAID = 11, 12, 13, 14, 15
 _VERBS: tuple[Verb, ...] = ("done", "retry", "release", "dead", "cancel")
 _VERB_CODES = {verb: code for code, verb in enumerate(_VERBS)}
@@ -84,7 +84,6 @@ class Entry(NamedTuple):
     tag: int
     deadline: float
     visibility_timeout: float
-    limit: float
     kind: int = 0
 
 
@@ -148,9 +147,7 @@ class Table:
         """Return how many more receipts can be held."""
         return len(self._free)
 
-    def hold(
-        self, receipt: bytes, deadline: float, visibility_timeout: float, limit: float = 0.0, kind: int = 0
-    ) -> int | None:
+    def hold(self, receipt: bytes, deadline: float, visibility_timeout: float, kind: int = 0) -> int | None:
         """Enter a receipt as held and return its place; None when it is already here, or when there is no room.
 
         A receipt that is already here comes from an answer that was torn and read again: it runs or ran.
@@ -165,7 +162,6 @@ class Table:
         words[base + _NUMBER] = int(receipt[33:])
         reals[base + _OWN] = deadline
         reals[base + _VT] = visibility_timeout
-        reals[base + _LIMIT] = limit
         if index >= words[_USED]:
             words[_USED] = index + 1
         self._index[receipt] = index
@@ -282,9 +278,9 @@ class Table:
             if stage in (HELD, SETTLING):
                 receipt = self._receipt(base)
                 tag = tag_of(receipt)
-                vt, limit = self._reals[base + _VT], self._reals[base + _LIMIT]
+                vt = self._reals[base + _VT]
                 kind = self._bytes[base * 8 + 3]
-                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, limit, kind)
+                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, kind)
                 if self._bytes[base * 8] in (HELD, SETTLING) and self._receipt(base) == receipt:
                     yield entry
 
