@@ -4,8 +4,30 @@ With pytest the fixtures `tenure_app` and `tenure_worker` are there by themselve
 `inline_worker(app)`.  docs/howto/test-your-tasks.md shows all of it.
 """
 
-from tenure.testing.clock import MovableClock
-from tenure.testing.inline import InlineWorker, JobDidNotRun, inline_worker
-from tenure.testing.recording import AddedCall, RecordingBroker
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tenure.testing.clock import MovableClock
+    from tenure.testing.inline import InlineWorker, JobDidNotRun, inline_worker
+    from tenure.testing.recording import AddedCall, RecordingBroker
 
 __all__ = ["AddedCall", "InlineWorker", "JobDidNotRun", "MovableClock", "RecordingBroker", "inline_worker"]
+
+_PLACES = {
+    "AddedCall": "recording",
+    "InlineWorker": "inline",
+    "JobDidNotRun": "inline",
+    "MovableClock": "clock",
+    "RecordingBroker": "recording",
+    "inline_worker": "inline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: the plugin in this package is loaded into every run of pytest, and has to be light."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
