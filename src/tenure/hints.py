@@ -6,6 +6,7 @@ import collections.abc as abc
 import dataclasses
 import datetime as dt
 import inspect
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -39,6 +40,7 @@ _FITS: Mapping[type, tuple[type, ...]] = {
 }
 _AROUND = (typing.Annotated, typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
 _MAX_KNOWN = 200
+_MODULES = re.compile(r"\b(\w+\.)+(?=\w)")
 
 Vars = Mapping[Any, Any]
 """What stands for each TypeVar."""
@@ -48,6 +50,7 @@ Vars = Mapping[Any, Any]
 class Plan:
     """What the hints of one function come to.
 
+    `places` are the parameters by position, `words` those by name, `rest` and `more` what `*` and `**` collect.
     `shapes` has one for each parameter with a hint that says anything, `returns` that of the result; `enums` are the
     Enum classes that they name.  `known` are the types of calls that fit and need no conversion; `unclear` are the
     hints that name what could not be found.
@@ -55,6 +58,7 @@ class Plan:
 
     name: str
     places: tuple[str, ...]
+    words: frozenset[str]
     rest: str | None
     more: str | None
     shapes: Mapping[str, Shape]
@@ -99,7 +103,7 @@ class Plan:
         named: list[tuple[str, str | None, Any]] = [
             (f"args[{n}]", self.places[n] if n < len(self.places) else self.rest, value) for n, value in enumerate(args)
         ]
-        named += [(f"kwargs[{name!r}]", name if name in self.shapes else self.more, kwargs[name]) for name in kwargs]
+        named += [(f"kwargs[{name!r}]", name if name in self.words else self.more, kwargs[name]) for name in kwargs]
         out = []
         for path, name, value in named:
             shape = self.shapes.get(name or "")
@@ -135,6 +139,7 @@ def plan(function: Callable[..., Any], signature: inspect.Signature | None = Non
     return Plan(
         name=name or getattr(function, "__qualname__", repr(function)),
         places=tuple(word for word, parameter in parameters.items() if parameter.kind in _POSITIONAL),
+        words=frozenset(word for word, parameter in parameters.items() if parameter.kind in _NAMED),
         rest=kinds.get(inspect.Parameter.VAR_POSITIONAL),
         more=kinds.get(inspect.Parameter.VAR_KEYWORD),
         shapes=shapes,
@@ -145,6 +150,7 @@ def plan(function: Callable[..., Any], signature: inspect.Signature | None = Non
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def _types(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[object, ...]:
@@ -215,10 +221,10 @@ class _Reader:
         if origin in _AROUND or (args and getattr(origin, "__name__", "") == "ReadOnly"):
             return self.shape(args[0], vars_)
         if origin is typing.Union or origin is types.UnionType:
-            return self._union(hint, args, vars_)
+            return self._union(args, vars_)
         if origin is typing.Literal:
             self._note(args)
-            return OneOf(_text(hint), args)
+            return OneOf(str(hint).replace("typing.", ""), args)
         alias = hint if origin is None else origin
         if hasattr(alias, "__value__"):  # `type Rows[T] = list[T]`
             return self.shape(alias.__value__, dict(zip(alias.__type_params__, args, strict=False)))
@@ -244,13 +250,11 @@ class _Reader:
             return Row(_text(hint), kind, self.shape(args[0], vars_))
         return _instance(kind)
 
-    def _union(self, hint: Any, args: tuple[Any, ...], vars_: Vars) -> Shape:
-        shapes: dict[str, Shape | None] = {}
-        for item in args:
-            shape = self.shape(item, vars_)
-            label = "Any" if shape is None else shape.name
-            shapes[label if label not in shapes else repr(item)] = shape
-        return Either(_text(hint), shapes)
+    def _union(self, args: tuple[Any, ...], vars_: Vars) -> Shape:
+        shapes = [self.shape(item, vars_) for item in args]
+        names = ["Any" if shape is None else shape.name for shape in shapes]
+        labels = names if len(set(names)) == len(names) else [repr(item) for item in args]
+        return Either(" | ".join(names), dict(zip(labels, shapes, strict=True)))
 
     def _of_fields(self, kind: type, hint: Any, args: tuple[Any, ...], vars_: Vars) -> Shape | None:
         """Return the shape of a class with fields, None for any other."""
@@ -271,7 +275,7 @@ class _Reader:
         struct = self._made[key] = Struct(name if not args else _text(hint), kind, typing.is_typeddict(kind))
         inner = dict(zip(getattr(kind, "__parameters__", ()), [vars_.get(item, item) for item in args], strict=False))
         hints = self.hints_of(kind)
-        for word, (argument, optional) in find(kind).items():
+        for word, (argument, optional) in find(kind, hints).items():
             struct.fields[word] = Field(self.shape(hints.get(word, Any), inner), argument, optional)
         missing = _missing_arguments(kind, struct)
         if missing:
@@ -311,11 +315,7 @@ def _instance(kind: type) -> Shape | None:
 
 
 def _text(hint: Any) -> str:
-    return (
-        str(hint).replace("typing.", "").replace("collections.abc.", "")
-        if not isinstance(hint, type)
-        else hint.__name__
-    )
+    return hint.__name__ if type(hint) is type else _MODULES.sub("", str(hint))
 
 
 # ------------------------------------------------------------------------------------------------ classes with fields
@@ -324,7 +324,7 @@ _Fields = Mapping[str, tuple[str | None, bool]]
 """Field -> its name in the constructor (None: it is not there), and whether it may be left out."""
 
 
-def _fields_finder(kind: type) -> Callable[[Any], _Fields] | None:
+def _fields_finder(kind: type) -> Callable[[Any, Mapping[str, Any]], _Fields] | None:
     if typing.is_typeddict(kind):
         return _of_typed_dict
     if dataclasses.is_dataclass(kind):
@@ -334,11 +334,20 @@ def _fields_finder(kind: type) -> Callable[[Any], _Fields] | None:
     return _of_named_tuple if issubclass(kind, tuple) and hasattr(kind, "_field_defaults") else None
 
 
-def _of_typed_dict(kind: Any) -> _Fields:
-    return {name: (name, name in kind.__optional_keys__) for name in (*kind.__required_keys__, *kind.__optional_keys__)}
+def _of_typed_dict(kind: Any, hints: Mapping[str, Any]) -> _Fields:
+    # Where annotations are texts, the class itself does not see what is marked as Required or NotRequired in them.
+    marked = {name: typing.get_origin(hint) for name, hint in hints.items()}
+    return {
+        name: (name, marked[name] is typing.NotRequired or name in kind.__optional_keys__ - _required(marked))
+        for name in hints
+    }
 
 
-def _of_dataclass(kind: Any) -> _Fields:
+def _required(marked: Mapping[str, Any]) -> set[str]:
+    return {name for name, mark in marked.items() if mark is typing.Required}
+
+
+def _of_dataclass(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
     none = dataclasses.MISSING
     return {
         item.name: (
@@ -349,7 +358,7 @@ def _of_dataclass(kind: Any) -> _Fields:
     }
 
 
-def _of_attrs(kind: Any) -> _Fields:
+def _of_attrs(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
     # attrs is not imported: each attribute says of itself what is needed.  NOTHING, of type _Nothing: no default.
     return {
         item.name: (
@@ -360,7 +369,7 @@ def _of_attrs(kind: Any) -> _Fields:
     }
 
 
-def _of_named_tuple(kind: Any) -> _Fields:
+def _of_named_tuple(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
     return {name: (name, name in kind._field_defaults) for name in kind._fields}
 
 

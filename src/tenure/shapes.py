@@ -330,6 +330,7 @@ class Model(Shape):
             self.refuse(value)
         try:
             plain = value.model_dump(round_trip=True, by_alias=False, warnings="error")
+            self._check_all_dumped(plain)
             whole = value.model_dump(round_trip=True, by_alias=False, warnings=False, serialize_as_any=True)
             if not _same_fields(plain, whole):
                 raise Misfit("holds a subclass of what a field declares, which would come back as its base")
@@ -340,6 +341,13 @@ class Model(Shape):
         except ValueError as error:
             raise Misfit(f"cannot be dumped as {self.name}: {error}") from error
         return value.model_dump(mode="json", round_trip=True, by_alias=False, warnings="error")
+
+    def _check_all_dumped(self, plain: Any) -> None:
+        if getattr(self._cls, "__pydantic_root_model__", False):
+            return
+        missing = self._cls.model_fields.keys() - plain.keys()
+        if missing:
+            raise Misfit(f"is a {self.name}, of which fields are left out of dumps: {', '.join(sorted(missing))}")
 
     def fit(self, value: Any) -> Any:
         try:

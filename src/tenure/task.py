@@ -202,7 +202,7 @@ class Task(Generic[P, R]):
             if not hinted.knows(args, kwargs):
                 args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
                 filled = self._filled(args, kwargs) or filled
-            packed = pack_call(args, kwargs, hinted.enums)
+            packed = _packed(args, kwargs, hinted)
             same = not kwargs and len(filled) == len(args)
             print_ = fingerprint(self.name, filled, {}, packed if same else None, hinted.enums)
             return self._made(packed, print_, key, options)
@@ -216,7 +216,7 @@ class Task(Generic[P, R]):
         left_out = [name for name in self._unfit if self._is_default(name, bound.arguments[name])]
         hinted = self.plan
         args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
-        packed = pack_call(args, kwargs, hinted.enums)
+        packed = _packed(args, kwargs, hinted)
         bound = self._bind(args, kwargs)
         bound.apply_defaults()
         for name in left_out:
@@ -392,6 +392,15 @@ def _unfit_defaults(signature: inspect.Signature) -> frozenset[str]:
         for name, parameter in signature.parameters.items()
         if parameter.default is not inspect.Parameter.empty and not _packs(parameter.default)
     )
+
+
+def _packed(args: tuple[Any, ...], kwargs: Mapping[str, Any], hinted: Plan) -> bytes:
+    try:
+        return pack_call(args, kwargs, hinted.enums)
+    except NotSerializable as error:
+        if not hinted.unclear:
+            raise
+        raise NotSerializable(f"{error} (these hints could not be found: {', '.join(hinted.unclear)})") from None
 
 
 def _packs(value: object) -> bool:
