@@ -19,6 +19,7 @@ from tenure.broker import Extend
 from tenure.brokers import connect
 from tenure.brokers.leasing import ServerConsumer
 from tenure.brokers.memory import MemoryBroker, MemoryClock
+from tenure.brokers.results import IDS_PER_LINE
 from tenure.errors import BrokerUnavailable, ConfigError
 from tenure.message import Message, Settlement, When
 from tests.unit.worker_fakes import HandClock, message
@@ -136,6 +137,36 @@ def test_the_operator_sees_and_moves_jobs(broker: MemoryBroker) -> None:
     assert admin.record(verify=True)["differences"] == []
 
 
+def test_a_wait_ends_with_the_first_job_or_with_its_time(broker: MemoryBroker, clock: HandClock) -> None:
+    broker.add([job(number, run_at=When(5.0, relative=True) if number else None) for number in range(3)])
+    ids = [job(number).id for number in range(3)]
+    consumer, results = consumer_of(broker), broker.results()
+    before = clock.now
+    assert [state.state for state in results.wait(ids, 20.0)] == ["ready", "ready", "ready"]
+    assert clock.now - before == pytest.approx(20.0, abs=0.1)
+    deliveries = consumer.take(1, 0.0)
+    consumer.settle([Settlement(deliveries[0].receipt, "done", result=b"packed")])
+    assert [(state.state, state.result) for state in results.wait(ids, 20.0)] == [
+        ("done", b"packed"),
+        ("ready", None),
+        ("ready", None),
+    ]
+    assert results.states(["0" * 32])[0].state == "unknown"
+
+
+def test_a_wait_for_more_jobs_than_a_line_has_room_for(broker: MemoryBroker, clock: HandClock) -> None:
+    numbers = range(IDS_PER_LINE + 20)
+    broker.add([job(number) for number in numbers])
+    ids = [job(number).id for number in numbers]
+    before = clock.now
+    assert {state.state for state in broker.results().wait(ids, 2.0)} == {"ready"}
+    assert clock.now - before == pytest.approx(2.0, abs=0.3)
+    broker.admin().cancel(ids[-1])
+    states = broker.results().wait(ids, 60.0)
+    assert [state.id for state in states] == ids
+    assert states[-1].state == "cancelled"
+
+
 def test_each_has_its_own_jobs_and_those_of_one_name_share_them() -> None:
     one, other, here, there = (connect(url) for url in ("memory://", "memory://", "memory://shop", "memory://shop"))
     one.add([job()])
@@ -165,6 +196,8 @@ def test_a_closed_broker_says_so() -> None:
         broker.add([job()])
     with pytest.raises(ConnectionError, match="closed"):
         consumer.take(1, 0.0)
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        broker.results().wait([job().id], 1.0)
 
 
 def in_thread(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:

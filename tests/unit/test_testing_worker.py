@@ -416,6 +416,22 @@ def test_a_real_worker_runs_inside_of_running(app: App, worker: InlineWorker) ->
         assert [job.result(timeout=10) for job in jobs] == list(range(20))
 
 
+def test_a_real_worker_goes_by_the_moved_clock(app: App, worker: InlineWorker) -> None:
+    @app.task(name="slow", visibility_timeout=30)
+    def slow(context: JobContext) -> None:
+        seen.append((context.fence, context.lease_lost))
+        if context.fence == 1:
+            worker.clock.move(31)
+            seen.append(context.lease_lost)
+
+    worker.clock.move(10_000)
+    job = slow.options(delay=60).delay()
+    with worker.running(threads=1):
+        worker.clock.move(61)
+        assert job.wait(timeout=3600) == "done"
+    assert seen == [(1, False), True, (2, False)]
+
+
 def test_an_app_that_closes_its_broker_loses_nothing(app: App, worker: InlineWorker) -> None:
     note = noting(app)
     note.delay(1)

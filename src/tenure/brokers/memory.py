@@ -16,22 +16,24 @@ from inspect import signature
 from urllib.parse import unquote, urlsplit
 from weakref import WeakSet
 
-from tenure.broker import Added, Capabilities, ProducerCounts
+from tenure.broker import Added, Capabilities, JobState, ProducerCounts
 from tenure.brokers.adding import AddCall, Counts, add_one
 from tenure.brokers.connection import Address, Connection, tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import ServerAdmin
 from tenure.brokers.pool import Pool
+from tenure.brokers.results import IDS_PER_LINE, read_states
 from tenure.clock import Clock, SystemClock
 from tenure.engine.engine import Engine
-from tenure.errors import ConfigError
+from tenure.errors import BrokerUnavailable, ConfigError
 from tenure.message import Message, check_name
 from tenure.names import unknown_option
+from tenure.results import OVER
 from tenure.server.answers import Answers
 from tenure.server.hub import GAP, Hub
 from tenure.server.session import Connection as Place
 from tenure.wire import encode
-from tenure.wire.commands import FLOOR, LINE_AGE, MAX_BATCH_LINES, MAX_BODY, Role
+from tenure.wire.commands import FLOOR, LINE_AGE, MAX_BATCH_LINES, MAX_BODY, MAX_WAIT, Role
 from tenure.wire.replies import Reply, ReplyReader, parse_welcome
 
 _STEP = GAP * 0.9
@@ -228,6 +230,52 @@ class MemoryConnection(Connection):
             self._server.lost(self._place)
 
 
+class MemoryResults:
+    """What became of jobs; each caller that waits has a connection of its own, which costs nothing here."""
+
+    def __init__(self, open: Callable[[], Connection], clock: Clock) -> None:
+        self._open = open
+        self._boot = clock.boot
+
+    def states(self, ids: Sequence[str]) -> list[JobState]:
+        """What is known of each job now, in order; raises BrokerUnavailable."""
+        return self.wait(ids, 0.0)
+
+    def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
+        """Wait until at least one of the jobs has ended, at most `seconds`; returns the state of each."""
+        deadline = self._boot() + seconds
+        parts = [ids[at : at + IDS_PER_LINE] for at in range(0, len(ids), IDS_PER_LINE)]
+        longest = MAX_WAIT / 1000 if len(parts) == 1 else _LONGEST_LOOK
+        try:
+            connection = self._open()
+            try:
+                while True:
+                    found = _known(connection, parts)
+                    left = min(deadline - self._boot(), longest)
+                    if left <= 0 or any(found[id].state in OVER for id in ids):
+                        return [found[id] for id in ids]
+                    _asked(connection, parts[0], left)
+                    parts = [*parts[1:], parts[0]]
+            finally:
+                connection.close()
+        except ConnectionError as error:
+            raise BrokerUnavailable(str(error)) from error
+
+
+def _known(connection: Connection, parts: Iterable[Sequence[str]]) -> dict[str, JobState]:
+    found: dict[str, JobState] = {}
+    for part in parts:
+        while missing := [id for id in part if id not in found]:
+            found.update((state.id, state) for state in _asked(connection, missing, 0.0))
+    return found
+
+
+def _asked(connection: Connection, ids: Sequence[str], seconds: float) -> Iterable[JobState]:
+    replies: list[Reply] = []
+    connection.exchange(encode.wait(ids, seconds), 1, seconds, replies)
+    return read_states(replies[0], ids)
+
+
 class MemoryBroker:
     """Holds the jobs in this process, for tests and for trying things out; all of them are gone with the process.
 
@@ -290,6 +338,10 @@ class MemoryBroker:
     def keeper(self) -> ServerKeeper:
         """Return what extends and ends leases."""
         return ServerKeeper(self._line(secrets.token_hex(16), "keeper", ""))
+
+    def results(self) -> MemoryResults:
+        """Return what tells of jobs' ends."""
+        return MemoryResults(lambda: self._open_producer(self.read_limit), self.clock)
 
     def admin(self) -> ServerAdmin:
         """Return the operator's verbs."""

@@ -17,9 +17,12 @@ from tenure.task import Task
 from tenure.testing.clock import MovableClock
 from tenure.testing.execution import Execution, Stopped
 from tenure.testing.recording import AddedCall, RecordingBroker, added_calls, call_text, matching, not_added
+from tenure.worker import Worker
 
 MAX_RUNS = 1_000
 """Executions of one `run_all`, unless it is told otherwise: jobs that add each other would go on for ever."""
+_GRACE = 86_400.0
+"""Seconds: a worker whose grace is over ends its process, which is the test's here."""
 _STOP_LIMIT = 10.0
 """Seconds in which a worker in a thread has to end."""
 
@@ -147,7 +150,7 @@ class InlineWorker:
 
         Nothing that its tasks raise reaches the test: look at results and states.
         """
-        worker = self.app.worker(threads=threads, grace=3_600.0)
+        worker = Worker(self.app, threads=threads, grace=_GRACE, clock=self.clock)
         thread = threading.Thread(target=worker.run, name="tenure-test-worker", daemon=True)
         thread.start()
         try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from tenure.app import App
 from tenure.broker import EndedAs
-from tenure.clock import SystemClock
+from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.worker.commands import Commands
 from tenure.worker.counts import Counts
@@ -33,7 +33,7 @@ class Worker:
     """Runs an app's jobs in this process; `grace` and `visibility_timeout` are seconds, `queues` None means all.
 
     Its keeper is a thread here, so code that does not let go of the interpreter for long can lose its lease; the
-    worker command has a supervisor against that.
+    worker command has a supervisor against that.  `clock` is what leases are measured by; tests pass their own.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Worker:
         grace: float = DEFAULT_GRACE,
         visibility_timeout: float | None = None,
         async_slots: int = DEFAULT_ASYNC_SLOTS,
+        clock: Clock | None = None,
     ) -> None:
         self._app = app
         self._queues = queues
@@ -53,6 +54,7 @@ class Worker:
         self._name = name
         self._grace = grace
         self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
+        self._clock: Clock = clock or SystemClock()
         self._commands = Commands()
 
     def stop(self) -> None:
@@ -73,7 +75,7 @@ class Worker:
             self._app,
             self._app.broker,
             table,
-            SystemClock(),
+            self._clock,
             queues=queues,
             session=session,
             name=self._name or default_name(),
@@ -83,7 +85,8 @@ class Worker:
             visibility_timeout=self._visibility_timeout,
         )
         services.prepare()
-        keeper = LeaseKeeper(self._app.broker.keeper(), SystemClock(), random.random)
+        line = self._app.broker.keeper()
+        keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table))
         _thread("tenure-keeper", keeper.run)
         with self._commands.from_signals(_SIGNALS):
@@ -91,6 +94,7 @@ class Worker:
             self._until_told(table)
             self._drain(services, keeper, table, session)
         keeper.stop()
+        line.close()
         services.close()
         return table.counts()
 
