@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tenure.broker import EndedAs, Extended
-from tenure.worker.keeper import PERIOD, Farewell, LeaseKeeper, Watched, leave
+from tenure.worker.keeper import PERIOD, PROGRESS_PERIOD, Farewell, LeaseKeeper, Watched, leave
 from tenure.worker.patience import Patience
 from tenure.worker.table import Lease, Table
 from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
@@ -263,3 +263,85 @@ def test_leaving_repeats_until_answered() -> None:
     broker.on_bye = third_time
     leave(broker, "s1", clock, Patience(clock, lambda: 1.0))
     assert broker.byes == [("s1", "left", "", [])] * 3
+
+
+# --------------------------------------------------------------------------------------- progress, and being asked
+
+
+def sent(rig: Rig) -> list[bytes | None]:
+    return [progress for batch in rig.broker.progress for progress in batch]
+
+
+def test_a_progress_is_sent_soon_and_not_more_often_than_its_period() -> None:
+    rig = Rig()
+    lease = rig.lease(rig.hold())
+    lease.progress(b"1")
+    assert rig.at(1000.0) == [receipt()]
+    lease.progress(b"2")
+    assert rig.at(1000.4) == []
+    lease.progress(b"3")
+    assert rig.at(1000.0 + PROGRESS_PERIOD) == [receipt()]
+    assert rig.at(1002.0) == []
+    assert sent(rig) == [b"1", b"3"]
+
+
+def test_a_progress_rides_on_a_renewal_that_is_due_and_is_repeated_until_answered() -> None:
+    rig = Rig()
+    lease = rig.lease(rig.hold())
+    lease.progress(b"1")
+    rig.broker.on_extend = lambda receipt: (_ for _ in ()).throw(ConnectionError("cut"))
+    with pytest.raises(ConnectionError):
+        rig.at(1001.0)
+    rig.broker.on_extend = lambda receipt: Extended(rig.clock.now + 30.0)
+    assert rig.at(1001.1) == [receipt()]
+    assert rig.at(1012.0) == [receipt()]
+    assert sent(rig) == [b"1", b"1", None]
+
+
+def test_what_is_over_is_not_extended_for_its_progress_nor_because_it_asks() -> None:
+    rig = Rig()
+    lease = Lease(rig.table, rig.hold(), receipt(), rig.clock.boot)
+    lease.progress(b"1")
+    lease.extend()
+    assert rig.at(1030.0) == []
+    rig.stopped = True
+    assert rig.at(1004.0) == []
+
+
+def test_a_function_that_asks_is_extended_at_the_next_look_once() -> None:
+    rig = Rig()
+    place = rig.hold()
+    lease = Lease(rig.table, place, receipt(), rig.clock.boot)
+    assert rig.at(1002.0) == []
+    lease.extend()
+    assert rig.at(1002.2) == [receipt()]
+    assert lease.deadline() == 1032.2
+    assert rig.at(1002.4) == []
+
+
+def test_a_cancel_in_the_answer_reaches_the_function() -> None:
+    rig = Rig()
+    lease = rig.lease(rig.hold())
+    rig.broker.on_extend = lambda receipt: Extended(1040.0, "ask")
+    rig.at(1010.0)
+    assert lease.cancelled()
+    assert lease.deadline() == 1040.0
+
+
+def test_each_process_is_told_what_is_free_in_the_others() -> None:
+    rig = Rig()
+    rig.keeper.forget(rig.watched)
+    tables = [Table.create(4, shared=False) for _ in range(3)]
+    stopped = Watched(tables[2], lambda: True, (2, 10))
+    for table in tables[:2]:
+        rig.keeper.watch(Watched(table, slots=(2, 10)))
+    rig.keeper.watch(stopped)
+    tables[0].hold(receipt(1), 1030.0, 30.0, kind=0)
+    place = tables[0].hold(receipt(2), 1030.0, 30.0, kind=1)
+    assert place is not None
+    rig.keeper.turn()
+    free = [(table.free_elsewhere(0), table.free_elsewhere(1)) for table in tables]
+    assert free == [(2, 10), (1, 9), (3, 19)]
+    tables[0].settling(place, "done")
+    rig.keeper.turn()
+    assert tables[1].free_elsewhere(1) == 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -233,3 +234,161 @@ def test_an_answer_found_half_counted_is_counted_once() -> None:
     assert supervisor._bytes[supervisor._entries * 8 + place * 128] == SETTLED
     assert supervisor.unanswered() == []
     assert supervisor.recover() == Counts(done=1, added=1)
+
+
+# ------------------------------------------------------------------------------- what a function says, and asks for
+
+
+def said(table: Table) -> bytes | None:
+    (entry,) = table.entries()
+    found = table.unsent(entry)
+    return None if found is None else found[1]
+
+
+def test_a_progress_is_seen_until_it_is_sent() -> None:
+    table = Table.create(2, shared=False)
+    place = hold(table)
+    lease = Lease(table, place, receipt())
+    assert said(table) is None
+    lease.progress(b"one")
+    (entry,) = table.entries()
+    first = table.unsent(entry)
+    assert first is not None
+    assert first[1] == b"one"
+    lease.progress(b"two")
+    table.sent(entry, 1000.0, first[0])
+    assert said(table) == b"two"  # what came meanwhile is not taken for sent
+    second = table.unsent(entry)
+    assert second is not None
+    table.sent(entry, 1001.0, second[0])
+    assert said(table) is None
+    assert table.sent_at(entry) == 1001.0
+
+
+def test_a_progress_belongs_to_its_hand_out_alone() -> None:
+    table = Table.create(1, backlog=0, shared=False)
+    place = hold(table)
+    old = Lease(table, place, receipt())
+    old.progress(b"old")
+    table.drop(place)
+    assert hold(table, number=2) == place
+    assert said(table) is None
+    old.progress(b"from a thread that was left behind")
+    assert said(table) is None
+    Lease(table, place, receipt(2)).progress(b"new")
+    assert said(table) == b"new"
+
+
+def test_a_progress_has_its_limit() -> None:
+    table = Table.create(1, shared=False)
+    lease = Lease(table, hold(table), receipt())
+    lease.progress(b"x" * 200)
+    assert said(table) == b"x" * 200
+    with pytest.raises(ValueError, match="201 bytes; the limit is 200"):
+        lease.progress(b"x" * 201)
+
+
+def test_a_progress_in_the_next_entry_is_not_touched() -> None:
+    table = Table.create(2, backlog=0, shared=False)
+    first, second = hold(table), hold(table, job=1)
+    Lease(table, second, receipt(1, 1)).progress(b"y" * 200)
+    Lease(table, first, receipt()).progress(b"x" * 200)
+    entries = {entry.place: entry for entry in table.entries()}
+    assert [table.unsent(entries[place]) for place in (first, second)] == [(2, b"x" * 200), (2, b"y" * 200)]
+
+
+@pytest.mark.parametrize("left", range(6))
+def test_killed_at_any_write_of_a_progress_nothing_torn_is_read_and_the_counts_are_exact(left: int) -> None:
+    table = Table.create(2)
+    seen = Table.attach(table.fd)
+    done, place = hold(table), hold(table, job=1)
+    lease = Lease(table, place, receipt(1, 1))
+    lease.progress(b"before")
+    table.settling(done, "done")
+    table.settled(done, DONE)
+    fuse = put_fuse(table, left)
+    with suppress(Killed):
+        lease.progress(b"after!")
+    whole = fuse.left > 0 or left == 5
+    assert said(seen) == (b"after!" if whole else b"before" if left == 0 else None)
+    assert seen.recover() == Counts(done=1)
+    seen.fd = -1
+    seen.close()
+    table.close()
+
+
+def test_the_note_goes_on_after_a_thread_was_stopped_within() -> None:
+    table = Table.create(1, shared=False)
+    lease = Lease(table, hold(table), receipt())
+    whole = table._bytes, table._words, table._reals
+    put_fuse(table, 3)
+    with suppress(Killed):
+        lease.progress(b"torn")
+    table._bytes, table._words, table._reals = whole
+    assert said(table) is None
+    lease.progress(b"whole")
+    assert said(table) == b"whole"
+
+
+def test_a_reader_beside_a_writer_never_sees_a_mixture() -> None:
+    table = Table.create(1, shared=False)
+    lease = Lease(table, hold(table), receipt())
+    over = threading.Event()
+
+    def write() -> None:
+        for number in range(3000):
+            lease.progress(b"%d" % (number % 10) * (1 + number % 200))
+        over.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    (entry,) = table.entries()
+    seen = set()
+    while not over.is_set():
+        found = table.unsent(entry)
+        if found is not None:
+            assert len(set(found[1])) == 1
+            assert found[0] % 2 == 0
+            seen.add(found[1])
+    writer.join()
+    assert said(table) == b"9" * 200
+
+
+def test_a_function_asks_for_an_extend_and_is_told_of_a_cancel() -> None:
+    table = Table.create(2, shared=False)
+    lease = Lease(table, hold(table), receipt(), lambda: 1005.0)
+    (entry,) = table.entries()
+    assert not table.asked(entry)
+    lease.extend()
+    assert table.asked(entry)
+    table.sent(entry, 1005.1, None)
+    assert not table.asked(entry)
+    assert not lease.cancelled()
+    table.cancel(entry)
+    assert lease.cancelled()
+    assert not lease.stopping()
+    table.surroundings.stopping = True
+    assert lease.stopping()
+
+
+def test_a_cancel_is_not_for_the_next_one_in_its_place() -> None:
+    table = Table.create(1, backlog=0, shared=False)
+    place = hold(table)
+    (entry,) = table.entries()
+    table.cancel(entry)
+    table.drop(place)
+    hold(table, number=2)
+    assert not Lease(table, place, receipt(2)).cancelled()
+
+
+def test_slots_are_counted_by_kind() -> None:
+    table = Table.create(3, shared=False)
+    hold(table)
+    table.hold(receipt(1, 1), 1030.0, 30.0, kind=1)
+    settling = table.hold(receipt(1, 2), 1030.0, 30.0, kind=1)
+    assert settling is not None
+    assert (table.held(0), table.held(1)) == (1, 2)
+    table.settling(settling, "done")
+    assert (table.held(0), table.held(1)) == (1, 1)
+    table.tell_free_elsewhere(4, 9)
+    assert (table.free_elsewhere(0), table.free_elsewhere(1)) == (4, 9)

@@ -96,12 +96,14 @@ class ScriptedKeeper:
 
     def __init__(self) -> None:
         self.extended: list[list[bytes]] = []
+        self.progress: list[list[bytes | None]] = []
         self.byes: list[tuple[str, str, str, list[bytes]]] = []
         self.on_extend: Callable[[bytes], Extended] = lambda receipt: Extended(None)
         self.on_bye: Callable[[], list[EndedAs]] = list
 
     def extend(self, items: Sequence[Extend]) -> list[Extended]:
         self.extended.append([item.receipt for item in items])
+        self.progress.append([item.progress for item in items])
         return [self.on_extend(item.receipt) for item in items]
 
     def settle(self, session: str, settlements: Sequence[Settlement]) -> list[Settled]:

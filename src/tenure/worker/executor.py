@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
+from functools import lru_cache
 from types import CoroutineType
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from tenure.worker.room import kind_of
 
 logger = logging.getLogger("tenure.worker")
 
+_POLICIES = 256
 _DISABLED = pack_not_stored("disabled", "the task keeps no results (results=False)")
 
 
@@ -42,6 +44,7 @@ class Executor:
         self._tasks = tasks
         self._boot = boot
         self._max_result = max_result
+        self._policy = lru_cache(_POLICIES)(_policy)
 
     def kinds(self, task: str | None) -> frozenset[int]:
         """Return the kinds of slots that a task (None: any of them) runs in; none for one that is not known here."""
@@ -83,7 +86,7 @@ class Executor:
         if task is None:
             logger.warning("no task %s here; job %s is released for another worker", message.task, message.id)
             return UnknownTask(message.task), Policy(message.max_attempts)
-        policy = _policy(task, message)
+        policy = self._policy(task, message.max_attempts)
         try:
             args, kwargs = task.unpack(message)
         except DecodeError as error:
@@ -151,8 +154,8 @@ def _made(call: Call) -> Any:
     return call.task.fn(*call.args, **call.kwargs)
 
 
-def _policy(task: Task[..., Any], message: Message) -> Policy:
-    return Policy(message.max_attempts, task.backoff, task.defaults.retry_on, task.defaults.give_up_on)
+def _policy(task: Task[..., Any], max_attempts: int) -> Policy:
+    return Policy(max_attempts, task.backoff, task.defaults.retry_on, task.defaults.give_up_on)
 
 
 def _unreadable(raw: Raw) -> Outcome:
