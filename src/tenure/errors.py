@@ -39,7 +39,18 @@ from typing import Any
 
 
 class TenureError(Exception):
-    """Base of all errors that Tenure raises on purpose."""
+    """Base of all errors that Tenure raises on purpose; each can be pickled and copied, with its notes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As it is, and not by calling the class again: most take other arguments than the text that they make of them.
+        return _as_it_was, (type(self), self.args, dict(self.__dict__))
+
+
+def _as_it_was(kind: type[TenureError], args: tuple[Any, ...], state: dict[str, Any]) -> TenureError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(TenureError, ValueError):
@@ -75,16 +86,29 @@ class AddError(TenureError):
 
 
 class KeyConflict(AddError):
-    """The key is held by a job with other arguments; `id` is the refused one, `first_id` the holder."""
+    """The key is held by a job with other arguments; `id` is the refused one, `first_id` the holder.
+
+    `key` is "" where a dead job was to be requeued whose key another job holds by now.
+    """
 
     def __init__(self, id: str, first_id: str, key: str) -> None:
-        super().__init__(
-            f"key {key!r} is held by job {first_id}, which was called with other arguments; job {id} was not added. "
-            "Use another key, or the same arguments.",
-            id,
-        )
+        super().__init__(_conflict_of_add(id, first_id, key) if key else _conflict_of_requeue(id, first_id), id)
         self.first_id = first_id
         self.key = key
+
+
+def _conflict_of_add(id: str, first_id: str, key: str) -> str:
+    return (
+        f"key {key!r} is held by job {first_id}, which was called with other arguments; job {id} was not added. "
+        "Use another key, or the same arguments."
+    )
+
+
+def _conflict_of_requeue(id: str, first_id: str) -> str:
+    return (
+        f"job {id} stays dead: its key is held by job {first_id} now. Look at that one (`tenure job {first_id}`): if it "
+        "does the same work, purge this one; else requeue this one once the other has let go of the key."
+    )
 
 
 class MessageTooLarge(AddError):
@@ -104,8 +128,9 @@ class BrokerUnavailable(TenureError, ConnectionError):
     """The broker did not confirm in time: the job may or may not be stored, and it is safe to send it again.
 
     `id` and `key` belong to the (first) unconfirmed job; calling the task again with `options(key=error.key)` meets
-    that job if it was stored.  `resend()` repeats the same line, up to five minutes after the first write.  A broker
-    raises it with a callable that returns its answers, one for each message of the call.
+    that job if it was stored.  `resend()` repeats the same line, up to five minutes after the first write; a copy
+    that was pickled cannot.  A broker raises it with a callable that returns its answers, one for each message of the
+    call.
     """
 
     def __init__(self, text: str, id: str = "", key: str = "", resend: Callable[[], Any] | None = None) -> None:
@@ -113,6 +138,10 @@ class BrokerUnavailable(TenureError, ConnectionError):
         self.id = id
         self.key = key
         self._resend = resend
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What sends again belongs to this process's connections.
+        return _as_it_was, (type(self), self.args, {**self.__dict__, "_resend": None})
 
     def resend(self) -> Any:
         """Send the same line again; returns what the call would have, or raises BrokerUnavailable once more."""

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from tenure.cli import jobs, record
 from tenure.cli.main import COMMANDS, cli, main
 from tenure.codec import pack_failure
-from tenure.errors import BrokerUnavailable
+from tenure.errors import BrokerUnavailable, KeyConflict
 from tenure.inspection import Inspection
 from tenure.outcome import Failure, Link
 
@@ -58,6 +58,8 @@ class MemoryAdmin:
             "balanced": True,
         }  # fmt: skip
         self.differences: list[str] = []
+        self.conflicts: dict[str, str] = {}
+        self.gone_for = ""
 
     def record(self, verify: bool = False) -> dict[str, Any]:
         if not verify:
@@ -75,6 +77,10 @@ class MemoryAdmin:
         return [job for job in rows if queue in (None, job["queue"]) and job["state"] == "dead"][:limit]
 
     def requeue(self, id: str) -> str:
+        if id in self.conflicts:
+            raise KeyConflict(id, self.conflicts[id], "")
+        if id == self.gone_for:
+            raise BrokerUnavailable("nobody is there")
         return self._move(id, "ready")
 
     def purge(self, id: str) -> str:
@@ -207,6 +213,24 @@ def test_one_unknown_job_does_not_stop_the_others(run: Run) -> None:
     shown = run("dead", "purge", "f" * 32, ID, code=1).output
     assert f"{ID}  purged" in shown
     assert "no job ffff" in shown
+
+
+def test_a_key_that_another_job_holds_is_that_jobs_outcome_and_the_others_go_on(run: Run, admin: MemoryAdmin) -> None:
+    holder = "0190f3a2c0de7abc8def0123456789ff"
+    admin.conflicts[ID] = holder
+    found = json.loads(run("dead", "requeue", "--all", "--json", code=1).output)
+    assert found[OTHER] == "ready"
+    assert ID in found[ID]
+    assert f"tenure job {holder}" in found[ID]
+    assert "(" not in found[ID].replace(f"(`tenure job {holder}`)", "")
+    assert f"{ID}  job {ID} stays dead" in run("dead", "requeue", ID, OTHER, code=1).output
+
+
+def test_what_was_done_before_the_server_went_away_is_shown(run: Run, admin: MemoryAdmin) -> None:
+    admin.gone_for = OTHER
+    result = run("dead", "requeue", "--all", "--json", code=1)
+    assert json.loads(result.output) == {ID: "ready"}
+    assert isinstance(result.exception, BrokerUnavailable)
 
 
 @pytest.mark.parametrize(

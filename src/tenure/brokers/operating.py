@@ -88,7 +88,7 @@ class ServerAdmin:
         line = self._ask(data).line
         if line.startswith(b"ok "):
             return line[3:].decode("ascii", "replace")
-        error = error_of(line, id, "(its key)")
+        error = error_of(line, id)
         if isinstance(error, ServerError) and error.code == "unknown":
             raise JobNotFound(f"no job {id} is known here (any more)")
         raise error

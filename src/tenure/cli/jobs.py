@@ -12,6 +12,7 @@ import click
 
 from tenure.cli.options import F, broker_option, json_option, print_json
 from tenure.cli.tables import print_table
+from tenure.errors import KeyConflict
 from tenure.inspection import Inspection, inspect
 
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -135,20 +136,33 @@ def _for_each(
         raise click.UsageError("--queue goes with --all")
     outcomes: dict[str, str] = {}
     with inspect(broker) as inspection:
-        for id in ids or [row["id"] for row in inspection.dead(queue)]:
-            try:
-                outcomes[id] = act(inspection, id)
-            except LookupError as error:
-                outcomes[id] = str(error)
-    if as_json:
-        print_json(outcomes)
-    else:
-        for id, outcome in outcomes.items():
-            click.echo(f"{id}  {outcome}")
-        if not outcomes:
-            click.echo("no dead jobs")
+        chosen = ids or [row["id"] for row in inspection.dead(queue)]
+        try:
+            for id in chosen:
+                outcomes[id] = _outcome(act, inspection, id)
+        finally:  # also when the server is gone in the middle: what was done is done
+            if outcomes or not chosen:
+                _print_outcomes(outcomes, as_json)
     if any(outcome != wanted for outcome in outcomes.values()):
         sys.exit(1)
+
+
+def _outcome(act: Any, inspection: Inspection, id: str) -> str:
+    """Act on one job; that it cannot be done for this one keeps nobody from the others."""
+    try:
+        return str(act(inspection, id))
+    except (LookupError, KeyConflict) as error:
+        return str(error)
+
+
+def _print_outcomes(outcomes: dict[str, str], as_json: bool) -> None:
+    if as_json:
+        print_json(outcomes)
+        return
+    for id, outcome in outcomes.items():
+        click.echo(f"{id}  {outcome}")
+    if not outcomes:
+        click.echo("no dead jobs")
 
 
 def _print_job(found: dict[str, Any]) -> None:
