@@ -23,6 +23,8 @@ class Capabilities:
     priorities: bool = True
     keeps_record: bool = True
     lease_tied_to_connection: bool = False
+    one_process: bool = False
+    """The jobs are in the process that opened the broker; no other one meets them."""
 
 
 class Added(NamedTuple):

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.acceptance.apps import jobs
-from tests.acceptance.harness import TENURE, Stage, wait_for
+from tests.acceptance.harness import JOBS, TENURE, Stage, wait_for
 
 COMMANDS = ("server", "worker", "record", "queues", "job", "dead", "dead ls", "dead show", "dead requeue", "dead purge")
 
@@ -43,6 +43,7 @@ def test_what_is_refused_is_said_in_a_line(bare: Stage) -> None:
     _refused(bare, "record", "--broker", "tenure://127.0.0.1:1", says=("127.0.0.1:1", "tenure server"))
     _refused(bare, "worker", "-A", "tests.acceptance.apps.no_tasks", says=("no tasks", "@app.task"))
     _refused(bare, "worker", "-A", "tests.acceptance.marks", says=("has no App",))
+    _refused(bare, "worker", "-A", JOBS, "--broker", "memory://", says=("memory://", "app.worker().run()"))
     _refused(bare, "worker", says=("-A",), code=2)
     _refused(bare, "job", "12", says=("32 hexadecimal digits",), code=2)
     _refused(bare, "dead", "purge", says=("--all",), code=2)

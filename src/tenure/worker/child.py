@@ -68,6 +68,7 @@ class ChildProcess:
 
     def __init__(self, options: ChildOptions) -> None:
         # Imported late: before this, the process must already follow its supervisor, and answer to signals.
+        from tenure.errors import ConfigError
         from tenure.worker.load import load_app
         from tenure.worker.services import Services
         from tenure.worker.table import Table
@@ -81,6 +82,11 @@ class ChildProcess:
             app.use_broker(options.broker)
         url = app.broker_url
         self._broker = app.broker
+        if self._broker.capabilities.one_process:
+            raise ConfigError(
+                f"{url} holds jobs of its own process only, and this would be another one: run the worker in the "
+                "process that adds the jobs, with app.worker().run() in a thread, or name a server with --broker"
+            )
         self._services = Services(
             app,
             self._broker,
