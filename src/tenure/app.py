@@ -191,13 +191,12 @@ class App:
     def send(self, task: Task[P, R], message: Message) -> Job[R]:
         """Add one message of a task; `Task.delay` is built on it."""
 
-        def single(answers: Sequence[Added]) -> Job[R]:
-            job: Job[R] | AddError = _job_or_error(self, message, answers[0])
-            if isinstance(job, AddError):
-                raise job
-            return job
-
-        return self._add([message], single)
+        try:
+            answers = self.broker.add([message])
+        except BrokerUnavailable as error:
+            error.adapt(lambda answers: _job_or_raise(self, message, answers))
+            raise
+        return _job_or_raise(self, message, answers)
 
     async def asend(self, task: Task[P, R], message: Message) -> Job[R]:
         """Add one message from a coroutine, in a thread beside the event loop; `Task.adelay` is built on it."""
@@ -395,6 +394,13 @@ def app_named(name: str | None, job: Job[Any]) -> App:
             "module that makes it, or use app.job(id)"
         )
     return knowing[0]
+
+
+def _job_or_raise(app: App, message: Message, answers: Sequence[Added]) -> Job[Any]:
+    job = _job_or_error(app, message, answers[0])
+    if isinstance(job, AddError):
+        raise job
+    return job
 
 
 def _forget_all() -> None:

@@ -48,6 +48,8 @@ _BAD_LEAF = (ValueError, TypeError, ArithmeticError, LookupError, OSError, Impor
 
 _idle: list[Packer] = []
 """Packers at rest.  A packer is popped for one use, which neither a thread nor a signal handler can interrupt."""
+_idle_plain: list[Packer] = []
+"""Others, which give their bytes and are empty again in one step, for values that are written in one step."""
 
 _MAX_KEPT_BYTES = 1024 * 1024
 
@@ -161,7 +163,9 @@ def fingerprint(
 
 
 def _orderless(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    return len(kwargs) < 2 and SCALARS.issuperset(map(type, args)) and SCALARS.issuperset(map(type, kwargs.values()))
+    if kwargs and (len(kwargs) > 1 or not SCALARS.issuperset(map(type, kwargs.values()))):
+        return False
+    return SCALARS.issuperset(map(type, args))
 
 
 def _take_packer() -> Packer:
@@ -182,9 +186,14 @@ def _finish(packer: Packer) -> bytes:
 
 def _packed_plain(value: Any) -> bytes:
     """Pack a value that is known to hold scalars only; tuples around them are written as arrays."""
-    packer = _take_packer()
-    packer.pack(value)
-    return _finish(packer)
+    try:
+        packer = _idle_plain.pop()
+    except IndexError:
+        packer = Packer(default=_large_int)
+    data: bytes = packer.pack(value)
+    if len(data) < _MAX_KEPT_BYTES:
+        _idle_plain.append(packer)
+    return data
 
 
 def _packed_walk(write: Callable[[Packer, Any, int, Enums], None], value: Any, enums: Enums) -> bytes:

@@ -108,7 +108,7 @@ def add_one(desk: Desk, message: Message) -> list[Added]:
     if line is None or connection is None:
         return AddCall(desk, [message]).run()
     try:
-        answer = connection.ask(line, min(desk.read_limit, desk.add_timeout))
+        answer = connection.ask(line, min(desk.read_limit, desk.add_timeout), started)
     except ConnectionError:
         desk.pool.give_up(connection)
         return AddCall(desk, [message]).resume(started)

@@ -29,6 +29,8 @@ SMALL = 16 * 1024
 _FIRST = 64 * 1024
 """Bytes of the first read of an answer, below what the allocator takes from the system anew each time."""
 _CHUNK = 256 * 1024
+_SHORT = 256
+"""Bytes of the first read where the answer is nearly always one short line."""
 
 
 class Address(NamedTuple):
@@ -81,6 +83,7 @@ class Connection:
         started = boot()
         self._socket = _connect(address, limit)
         self._recv: Callable[[int], bytes] = self._socket.recv
+        self._send: Callable[[bytes], None] = self._socket.sendall
         tell_of_forks(self)
         self.used_at = started
         left = max(0.001, limit - (boot() - started))
@@ -116,19 +119,24 @@ class Connection:
             self.close()
             raise
 
-    def ask(self, line: bytes, limit: float) -> bytes:
+    def ask(self, line: bytes, limit: float, now: float) -> bytes:
         """Write a line of at most `SMALL` bytes and return its one-line answer without its end.
 
-        The same as `exchange`, for the call that has to be fast.
+        The same as `exchange`, for the call that has to be fast; `now` is the boot clock's, which need not be read
+        twice in one call.
         """
-        self.used_at = started = boot()
+        self.used_at = now
         try:
-            self._write(line, limit, started)
-            got = self._recv(_FIRST)
+            if self.closed:
+                raise ConnectionError("the connection is closed")
+            if limit != self._limit:
+                self._set_limit(limit)
+            self._send(line)
+            got = self._recv(_SHORT)
             if got.find(b"\n") + 1 == len(got) > 0:
                 return got[:-1]
             out: list[Reply] = []
-            self._read(got, 1, limit, started, out)
+            self._read(got, 1, limit, now, out)
         except OSError as error:
             raise self._broken(error, limit) from None
         except BaseException:
