@@ -212,7 +212,7 @@ class MemoryConnection(Connection):
             self.close()
             raise
 
-    def ask(self, line: bytes, limit: float) -> bytes:
+    def ask(self, line: bytes, limit: float, now: float) -> bytes:
         """Hand a line over and return its one-line answer without its end."""
         out: list[Reply] = []
         self.exchange(line, 1, limit, out)
