@@ -339,7 +339,8 @@ def unpack_value(data: bytes, enums: Enums = NO_ENUMS) -> Any:
         if _MARK_BYTES in data:
             value = _Reader(enums).read(data)
         else:
-            value = unpackb(data, ext_hook=partial(_read_leaf, enums), strict_map_key=False)
+            hook = _read_plain_leaf if enums is NO_ENUMS else partial(_read_leaf, enums)
+            value = unpackb(data, ext_hook=hook, strict_map_key=False)
     except DecodeError:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, UnpackException) as error:
@@ -436,6 +437,9 @@ def _read_leaf(enums: Enums, code: int, data: bytes) -> Any:
     except _BAD_LEAF as error:
         what = f"it holds a value of extension type {code} that cannot be read here"
         raise DecodeError(f"{what}: {type(error).__name__}: {error}"[:500]) from None
+
+
+_read_plain_leaf = partial(_read_leaf, NO_ENUMS)
 
 
 class _Mark(NamedTuple):

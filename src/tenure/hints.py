@@ -109,7 +109,7 @@ class Plan:
             shape = self.shapes.get(name or "")
             simple = simple and (shape is None or shape.by_type)
             out.append(value if shape is None else self._argument(shape, way, value, check, path, name or ""))
-        if simple and check and len(self.known) < _MAX_KNOWN:
+        if simple and check and not self.unclear and len(self.known) < _MAX_KNOWN:
             self.known.add(_types(args, kwargs))
         return tuple(out[: len(args)]), dict(zip(kwargs, out[len(args) :], strict=True))
 
@@ -144,7 +144,7 @@ def plan(function: Callable[..., Any], signature: inspect.Signature | None = Non
         more=kinds.get(inspect.Parameter.VAR_KEYWORD),
         shapes=shapes,
         returns=reader.shape(hints.get("return", Any), {}),
-        enums=Enums(reader.enums),
+        enums=Enums(reader.enums) if reader.enums else NO_ENUMS,
         unclear=tuple(reader.unclear),
     )
 

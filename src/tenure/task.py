@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -28,6 +29,7 @@ from tenure.functions import callers_signature, is_coroutine_function
 from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
+from tenure.leaves import NO_ENUMS
 from tenure.message import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_MAX_LOSSES,
@@ -110,6 +112,8 @@ class Task(Generic[P, R]):
         self._unfit = _unfit_defaults(self._signature)
         self._places = _plain_places(self._signature, self._unfit)
         self._plan: Plan | None = None
+        self._known: AbstractSet[tuple[object, ...]] = frozenset()
+        self._enums = NO_ENUMS
         if defaults.key is not None:
             _check_key_takes(name, defaults.key, self._signature)
 
@@ -187,26 +191,39 @@ class Task(Generic[P, R]):
         if made is None:
             made = plan(self.fn, self._signature, self.name)
             made = self._plan = replace(made, enums=made.enums.with_(self.app.enums))
+            self._known, self._enums = made.known, made.enums
         return made
 
     def forget_plan(self) -> None:
         """Work the hints out anew: the app knows more Enum classes than before."""
         self._plan = None
+        self._known = frozenset()
 
     def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of one call, with a new id; raises like `delay`, but for what the broker refuses."""
         filled = self._filled(args, kwargs)
         if filled is not None:
             key = self._key(options, filled, {})
-            hinted = self._plan or self.plan
-            if not hinted.knows(args, kwargs):
-                args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
-                filled = self._filled(args, kwargs) or filled
-            packed = _packed(args, kwargs, hinted)
-            same = not kwargs and len(filled) == len(args)
-            print_ = fingerprint(self.name, filled, {}, packed if same else None, hinted.enums)
+            if kwargs or (*map(type, args),) not in self._known:
+                return self._hinted_message(args, kwargs, key, options)
+            packed = pack_call(args, kwargs, self._enums)
+            same = packed if len(filled) == len(args) else None
+            print_ = fingerprint(self.name, filled, kwargs, same, self._enums)
             return self._made(packed, print_, key, options)
         return self._bound_message(args, kwargs, options)
+
+    def _hinted_message(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, options: CallOptions
+    ) -> Message:
+        """Make the message of a call whose arguments have to be looked at, and perhaps converted, by their hints."""
+        hinted = self.plan
+        if not hinted.knows(args, kwargs):
+            args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
+        packed = _packed(args, kwargs, hinted)
+        filled = self._filled(args, kwargs) or args
+        same = not kwargs and len(filled) == len(args)
+        print_ = fingerprint(self.name, filled, {}, packed if same else None, hinted.enums)
+        return self._made(packed, print_, key, options)
 
     def _bound_message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of a call that only a full binding understands."""
@@ -240,9 +257,10 @@ class Task(Generic[P, R]):
         Raises DecodeError for bytes that cannot be read, and TypeError for arguments that do not fit the function.
         """
         hinted = self._plan or self.plan
-        args, kwargs = unpack_call(plain_args(message.args, message.headers), hinted.enums)
+        data = plain_args(message.args, message.headers) if message.headers else message.args
+        args, kwargs = unpack_call(data, hinted.enums)
         self.check(args, kwargs)
-        if hinted.knows(args, kwargs):
+        if not kwargs and (*map(type, args),) in self._known:
             return args, kwargs
         args, fitted = hinted.fit(args, kwargs, self.defaults.check)
         return args, dict(fitted)
