@@ -390,7 +390,7 @@ def app_named(name: str | None, job: Job[Any]) -> App:
     if len(knowing) != 1:
         what = "no app" if not knowing else f"{len(knowing)} apps"
         raise ConfigError(
-            f"the handle of job {job.id} came without its app, and there is {what} named {name!r} here; import the "
+            f"the handle of job {job.id} came without its app, and this process has {what} named {name!r}; import the "
             "module that makes it, or use app.job(id)"
         )
     return knowing[0]

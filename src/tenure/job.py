@@ -46,6 +46,12 @@ class Job(Generic[R_co]):
         name = self._app if self._app is None or isinstance(self._app, str) else self._app.name
         return Job, (self.id, self.key, self.queue, self.task, self.created, name)
 
+    def __copy__(self) -> Job[R_co]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Job[R_co]:
+        return self
+
     def state(self) -> State:
         """Return what the job is now: scheduled, ready, running, done, dead or cancelled.
 
