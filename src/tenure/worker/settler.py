@@ -170,9 +170,9 @@ def _log(finished: Finished, state: str) -> None:
         where = (finished.task, job, finished.attempt, finished.seconds)
         logger.warning("retry %s %s attempt %d after %.3f s, next in %.1f s: %s", *where, settlement.delay, why)
     elif settlement.kind == "cancel":
-        logger.warning("%s %s %s: %s", state, finished.task, job, why)
+        logger.info("%s %s %s: %s", state, finished.task, job, why)
     else:
-        logger.warning("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
+        logger.info("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
 
 
 def _without_text(settlement: Settlement) -> str:
