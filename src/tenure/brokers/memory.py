@@ -375,8 +375,11 @@ _servers_lock = threading.Lock()
 
 def _named(name: str, clock: Clock) -> MemoryServer:
     """The server of that name in this process: a child of a fork is another process."""
+    place = os.getpid(), name
     with _servers_lock:
-        return _servers.setdefault((os.getpid(), name), MemoryServer(clock))
+        if place not in _servers:
+            _servers[place] = MemoryServer(clock)
+        return _servers[place]
 
 
 def from_url(url: str, **settings: object) -> MemoryBroker:

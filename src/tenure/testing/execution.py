@@ -6,6 +6,7 @@ import copy
 import random
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class Execution:
         self._consumer: Consumer | None = None
         self._queues: list[str] = []
         self._loop: Loop | None = None
+        self._repeats: Counter[str] = Counter()
         self.lose_once: set[str] = set()
 
     def take(self) -> Delivery | None:
@@ -99,11 +101,18 @@ class Execution:
             stopped.problem = f"job {message.id} of {message.task} is dead: {settlement.reason}"
         return stopped
 
-    def repeat(self, message: Message) -> Stopped:
-        """Run a job that has ended once more, as a worker does whose lease ran out; its word is not asked for."""
-        vt = message.visibility_timeout or self._app.settings.visibility_timeout
-        deadline = own_deadline(self._clock.boot(), vt)
-        place, _, _ = self._execute(Delivery(message, f"{message.id}:2".encode(), 2, 1, 1, vt, deadline))
+    def repeat(self, message: Message, known: Mapping[str, Any]) -> Stopped:
+        """Run a job that is done once more, as a worker does whose lease ran out; its word would be refused.
+
+        `known` is what the broker knows of the job.
+        """
+        self._repeats[message.id] += 1
+        fence = known["number"] + self._repeats[message.id]
+        receipt = f"{message.id}:{fence}".encode()
+        timeout = message.visibility_timeout or self._app.settings.visibility_timeout
+        deadline = own_deadline(self._clock.boot(), timeout)
+        attempt, losses = max(1, known["attempts"]), known["losses"] + self._repeats[message.id]
+        place, _, _ = self._execute(Delivery(message, receipt, fence, attempt, losses, timeout, deadline))
         self._table.drop(place)
         return self._caught
 

@@ -21,6 +21,8 @@ from tenure.worker import Worker
 
 MAX_RUNS = 1_000
 """Executions of one `run_all`, unless it is told otherwise: jobs that add each other would go on for ever."""
+_ROUNDED = 0.002
+"""Seconds beyond a due time that was rounded to milliseconds."""
 _GRACE = 86_400.0
 """Seconds: a worker whose grace is over ends its process, which is the test's here."""
 _STOP_LIMIT = 10.0
@@ -97,8 +99,9 @@ class InlineWorker:
         message = next((one for one in self.broker.messages if one.id == id), None)
         if message is None:
             raise JobDidNotRun(f"job {id} was not added in this test")
-        if self.state(id) == "done":
-            self._raise(self._execution.repeat(message), always=raise_errors)
+        known = self.broker.admin().job(id)
+        if known is not None and known["state"] == "done":
+            self._raise(self._execution.repeat(message, known), always=raise_errors)
             return
         self._execution.lose_once.add(id)
         try:
@@ -135,11 +138,11 @@ class InlineWorker:
         while self._retries and self._retries[0] <= now:
             heapq.heappop(self._retries)
         due = self.broker.server.next_due()
-        if due is None or not (until_idle or self._retries):
+        if due is not None and not until_idle:
+            due = heapq.heappop(self._retries) if self._retries else None
+        if due is None:
             return False
-        if not until_idle:
-            due = max(due, heapq.heappop(self._retries))
-        self.clock.move(max(0.0, due - now) + 0.001)
+        self.clock.move(max(0.0, due - now) + _ROUNDED)
         return True
 
     # -- a worker in threads --------------------------------------------------------------------------------------
