@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite, isnan
 from typing import Any
 
 from tenure import codec
 from tenure.broker import Admin
 from tenure.brokers import connect
 from tenure.config import find_broker
+from tenure.context import unpack_progress
 from tenure.errors import ConfigError, DecodeError, JobNotFound
 from tenure.outcome import Failure, escape
 
@@ -86,7 +88,54 @@ def _known(id: str, answer: str) -> str:
 
 def _readable(job: dict[str, Any]) -> dict[str, Any]:
     handouts = [{**handout, "error": _failure(handout["error"])} for handout in job["handouts"]]
-    return {**job, "handouts": handouts, "arguments": _arguments(job["body"])}
+    return {
+        **job,
+        "handouts": handouts,
+        "arguments": _arguments(job["body"]),
+        "result": _result(job) if job["state"] == "done" else None,
+        "progress": _progress(job.get("progress")),
+    }
+
+
+def _result(job: dict[str, Any]) -> dict[str, Any]:
+    """A done job's result as `{"value": ...}`, or why there is none as `{"missing": ...}`."""
+    packed = job.get("result")
+    if packed is None:
+        return {"value": None}
+    try:
+        found = codec.unpack_result(bytes.fromhex(packed))
+    except (DecodeError, ValueError) as error:
+        return {"missing": f"it cannot be read here: {error}"}
+    if isinstance(found, codec.NotStored):
+        return {"missing": f"{found.kind}: {found.why}"}
+    return {"value": json_shaped(found.value)}
+
+
+def _progress(packed: str | None) -> dict[str, Any] | None:
+    """How far a running job is, as `{"done", "total", "note"}`."""
+    progress = unpack_progress(bytes.fromhex(packed)) if packed else None
+    return None if progress is None else {name: json_shaped(value) for name, value in progress._asdict().items()}
+
+
+def json_shaped(value: Any) -> Any:
+    """Return a value as JSON can carry it and every reader takes it.
+
+    NaN and infinity become the texts "NaN", "Infinity" and "-Infinity", tuples and sets lists, a dict with keys that
+    are no text a list of pairs, an integer of more than 64 bits and whatever else JSON does not know text.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, int):
+        return value if value.bit_length() <= 64 else str(value) if value.bit_length() < 10_000 else hex(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_shaped(item) for item in value]
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: json_shaped(item) for key, item in value.items()}
+        return [[json_shaped(key), json_shaped(item)] for key, item in value.items()]
+    return str(value)
 
 
 def _failure(packed: str) -> dict[str, Any] | None:
@@ -114,7 +163,7 @@ def _arguments(body: str | None) -> str | None:
     if not body:
         return None
     try:
-        args, kwargs = codec.unpack_call(codec.decode_body(bytes.fromhex(body)).args)
+        args, kwargs = codec.show_call(bytes.fromhex(body))
     except (DecodeError, ValueError):
         return None
     return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])

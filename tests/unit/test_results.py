@@ -210,7 +210,12 @@ def test_waiting_inside_of_a_job_without_a_free_slot(
     job: Job[int], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str | None] = []
-    monkeypatch.setattr(job_module, "would_deadlock", lambda task: asked.append(task) is None)
+
+    def would_deadlock(task: str | None) -> bool:
+        asked.append(task)
+        return True
+
+    monkeypatch.setattr(job_module, "would_deadlock", would_deadlock)
     for call in (job.result, job.wait, lambda: list(as_completed([job])), lambda: asyncio.run(job.aresult())):
         with pytest.raises(WouldDeadlock, match="no slot of this worker is free"):
             call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -14,8 +15,10 @@ from tenure.cli.options import F, broker_option, json_option, print_json
 from tenure.cli.tables import print_table
 from tenure.errors import KeyConflict
 from tenure.inspection import Inspection, inspect
+from tenure.outcome import escape
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_MAX_RESULT = 1_000
 
 
 def job_id(value: str) -> str:
@@ -178,6 +181,8 @@ def _print_job(found: dict[str, Any]) -> None:
         ("attempts", f"{found['attempts']} of {found['max_attempts']}"),
         ("losses", f"{found['losses']} of {found['max_losses']}"),
         ("cancel", found["cancel"]),
+        ("progress", _progress(found["progress"])),
+        ("result", _result(found["result"])),
         ("arguments", found["arguments"]),
         ("raw bytes", _raw(found)),
     ]
@@ -186,6 +191,21 @@ def _print_job(found: dict[str, Any]) -> None:
             click.echo(f"  {name:<10} {value}")
     for handout in found["handouts"]:
         _print_handout(handout)
+
+
+def _progress(progress: dict[str, Any] | None) -> str:
+    if progress is None:
+        return ""
+    total = "" if progress["total"] is None else f" of {progress['total']}"
+    return escape(f"{progress['done']}{total}" + (f", {progress['note']}" if progress["note"] else ""))
+
+
+def _result(result: dict[str, Any] | None) -> str:
+    """A result on one line, cut where it is long; why there is none where that is so."""
+    if result is None:
+        return ""
+    text = f"not kept, {result['missing']}" if "missing" in result else json.dumps(result["value"], ensure_ascii=False)
+    return escape(text if len(text) <= _MAX_RESULT else f"{text[:_MAX_RESULT]}... (--json prints all of it)")
 
 
 def _raw(found: dict[str, Any]) -> str | None:

@@ -95,7 +95,7 @@ def browse_dead(core: Core, queue: str | None, limit: int, after: bytes | None) 
 
 
 def show(core: Core, id: bytes) -> dict[str, Any] | None:
-    """All that is known of a job: JSON values; bytes (failures, a dead job's body) as hexadecimal text."""
+    """All that is known of a job: JSON values; bytes (failures, result, a dead job's body) as hexadecimal text."""
     row = core.store.row(f"SELECT {', '.join(SHOWN)} FROM jobs WHERE id = ?", (id,))
     if row is None:
         return None
@@ -113,6 +113,7 @@ def show(core: Core, id: bytes) -> dict[str, Any] | None:
         stored = core.store.row("SELECT body FROM bodies WHERE job = ?", (id,))
         body = stored[0] if stored else b""
     dead = job["state"] == DEAD
+    lease, result = core.leases.of_job(id), job["result"]
     return {
         **job,
         "id": id.hex(),
@@ -121,6 +122,8 @@ def show(core: Core, id: bytes) -> dict[str, Any] | None:
         "queue": core.store.queue_names[job["queue"]],
         "body": body.hex() if dead else None,
         "fingerprint": job["fingerprint"].hex(),
+        "result": None if result is None else result.hex(),
+        "progress": None if lease is None or lease.progress is None else lease.progress.hex(),
         "expired": bool(job["expired"]),
         "cancel": ("", "ask", "terminate")[job["cancel"]],
         "handouts": handouts,
@@ -149,6 +152,7 @@ def _handout(core: Core, row: tuple[Any, ...]) -> dict[str, Any]:
 SHOWN = (
     "id", "state", "queue", "task", "key", "fingerprint", "priority", "run_at", "expires", "attempts", "losses",
     "max_attempts", "max_losses", "added_at", "ended_at", "reason", "cancel", "expired", "number", "body", "big",
+    "result",
 )  # fmt: skip
 
 HANDOUT = """
