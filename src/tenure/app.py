@@ -21,10 +21,10 @@ from tenure.job import Job
 from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, job_id, place_of, shown
-from tenure.option_checks import dead_hook
 from tenure.outcome import DeadHook
 from tenure.signature import Signature
-from tenure.task import P, R, Task, TaskWords, task_options
+from tenure.task import P, R, Task
+from tenure.task_options import TaskWords, dead_hook, task_options
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

@@ -9,7 +9,8 @@ from tenure.context import JobContext
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.functions import callers_signature, is_coroutine_function, refuse_what_cannot_run
 from tenure.names import checked, task_name
-from tenure.task import P, R, Task, TaskOptions
+from tenure.task import P, R, Task
+from tenure.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from tenure.app import App

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from zlib import crc32
 
 from tenure.codec import (
@@ -23,7 +22,6 @@ from tenure.codec import (
     unpack_call,
     unpack_result,
 )
-from tenure.config import seconds, whole
 from tenure.errors import ConfigError, DecodeError, NotSerializable, TaskDefinitionError
 from tenure.functions import callers_signature, is_coroutine_function
 from tenure.hints import Plan, plan
@@ -31,17 +29,12 @@ from tenure.ids import new_id
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS
 from tenure.message import (
-    DEFAULT_MAX_ATTEMPTS,
-    DEFAULT_MAX_LOSSES,
-    DEFAULT_PRIORITY,
-    DEFAULT_QUEUE,
     Message,
 )
-from tenure.names import checked, shown, unknown_option
-from tenure.option_checks import dead_hook, exception_classes
-from tenure.outcome import DeadHook
-from tenure.retry import DEFAULT_BACKOFF, Backoff
+from tenure.names import checked, shown
+from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
+from tenure.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -51,45 +44,6 @@ R = TypeVar("R")
 
 NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-class TaskWords(TypedDict, total=False):
-    """The options of a task as a user writes them; see `App.task`."""
-
-    name: str | None
-    queue: str
-    key: Callable[..., str] | None
-    priority: int
-    max_attempts: int
-    max_losses: int
-    visibility_timeout: float | timedelta | None
-    backoff: Backoff
-    results: bool
-    retry_on: type[BaseException] | Sequence[type[BaseException]] | None
-    give_up_on: type[BaseException] | Sequence[type[BaseException]]
-    on_dead: DeadHook | None
-    check: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """What a task says about all its jobs, checked.  `visibility_timeout` is seconds; None: no own.
-
-    `check`: whether arguments that do not fit the function's type hints are refused.
-    """
-
-    queue: str = DEFAULT_QUEUE
-    key: Callable[..., str] | None = None
-    priority: int = DEFAULT_PRIORITY
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
-    max_losses: int = DEFAULT_MAX_LOSSES
-    visibility_timeout: float | None = None
-    backoff: Backoff = DEFAULT_BACKOFF
-    results: bool = True
-    retry_on: tuple[type[BaseException], ...] | None = None
-    give_up_on: tuple[type[BaseException], ...] = ()
-    on_dead: DeadHook | None = None
-    check: bool = True
 
 
 class Task(Generic[P, R]):
@@ -384,17 +338,6 @@ class TaskCall(Generic[P, R]):
         return Signature(self._task, args, kwargs, self._options)
 
 
-def task_options(words: Mapping[str, object]) -> TaskOptions:
-    """Check the options of a task, `name` left aside; raises TaskDefinitionError, also for one that there is not."""
-    for word in words:
-        if word not in _WORDS:
-            raise TaskDefinitionError(unknown_option("@app.task", word, _WORDS))
-    try:
-        return TaskOptions(**{word: _CHECKS[word](value) for word, value in words.items() if word != "name"})
-    except ConfigError as error:
-        raise TaskDefinitionError(f"@app.task: {error}") from None
-
-
 def _plain_places(signature: inspect.Signature, unfit: frozenset[str]) -> tuple[tuple[str, Any], ...] | None:
     """Return names and defaults of the parameters if all are plain ones, else None."""
     parameters = signature.parameters.values()
@@ -444,51 +387,3 @@ def _check_key_takes(name: str, key: Callable[..., str], signature: inspect.Sign
         ) from None
     except ValueError:
         return  # some callables of C have no signature: the first call will tell
-
-
-def _optional_seconds(name: str) -> Callable[[object], float | None]:
-    return lambda value: None if value is None else seconds(name, value)
-
-
-def _checked_key(value: object) -> object:
-    if value is not None and not callable(value):
-        raise ConfigError(
-            f"key={shown(value)} has to be a function of the task's parameters; "
-            "a fixed key for one call is task.options(key=...)"
-        )
-    return value
-
-
-def _checked_backoff(value: object) -> Backoff:
-    if not isinstance(value, Backoff):
-        raise ConfigError(f"backoff={shown(value)} has to be a Backoff, for example Backoff(base=2, cap=600)")
-    return value
-
-
-def _checked_results(value: object) -> object:
-    if not isinstance(value, bool):
-        raise ConfigError(f"results={shown(value)} has to be True or False")
-    return value
-
-
-def _checked_check(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"check={shown(value)} has to be True (arguments have to fit the type hints) or False")
-    return value
-
-
-_CHECKS: Mapping[str, Callable[[Any], Any]] = {
-    "queue": functools.partial(checked, "queue"),
-    "key": _checked_key,
-    "priority": functools.partial(whole, "priority"),
-    "max_attempts": functools.partial(whole, "max_attempts"),
-    "max_losses": functools.partial(whole, "max_losses"),
-    "visibility_timeout": _optional_seconds("visibility_timeout"),
-    "backoff": _checked_backoff,
-    "results": _checked_results,
-    "check": _checked_check,
-    "retry_on": lambda value: None if value is None else exception_classes("retry_on", value),
-    "give_up_on": functools.partial(exception_classes, "give_up_on"),
-    "on_dead": lambda value: None if value is None else dead_hook(value),
-}
-_WORDS = ("name", *_CHECKS)
