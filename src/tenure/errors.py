@@ -106,8 +106,8 @@ def _conflict_of_add(id: str, first_id: str, key: str) -> str:
 
 def _conflict_of_requeue(id: str, first_id: str) -> str:
     return (
-        f"job {id} stays dead: its key is held by job {first_id} now. Look at that one (`tenure job {first_id}`): if it "
-        "does the same work, purge this one; else requeue this one once the other has let go of the key."
+        f"job {id} stays dead: its key is held by job {first_id} now. Look at that one (`tenure job {first_id}`): "
+        "if it does the same work, purge this one; else requeue this one once the other has let go of the key."
     )
 
 

@@ -40,7 +40,7 @@ def _same(one: TenureError, other: TenureError) -> None:
 def test_every_error_can_be_pickled_and_copied(kind: type[TenureError]) -> None:
     error = kind(*MADE.get(kind.__name__, ("a text",)))
     error.add_note("while testing")
-    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):  # noqa: S301
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         _same(again, error)
         assert again.__notes__ == ["while testing"]
 
@@ -48,7 +48,7 @@ def test_every_error_can_be_pickled_and_copied(kind: type[TenureError]) -> None:
 def test_a_copy_of_another_process_cannot_send_again() -> None:
     error = BrokerUnavailable("not confirmed", "a" * 32, "k", lambda: ["again"])
     assert error.resend() == ["again"]
-    copied = pickle.loads(pickle.dumps(error))  # noqa: S301
+    copied = pickle.loads(pickle.dumps(error))
     with pytest.raises(BrokerUnavailable, match="not confirmed"):
         copied.resend()
 

@@ -241,3 +241,21 @@ def test_a_failing_store_is_not_asked_all_the_time(lab: Lab) -> None:
     lab.heal()
     lab.turn()
     assert lab.counts() == {"added": 1, "ready": 1}
+
+
+def test_undone_turns_are_logged_about_once_a_second_with_their_number(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+) -> None:
+    line = lab.connect()
+    lab.fail()
+    for n in range(1, 51):
+        line.ask(lab.add(n))
+        lab.mono += 0.05
+    texts = [record.getMessage() for record in caplog.records if "undone" in record.getMessage()]
+    assert texts[0] == "a turn of 1 lines was undone: database or disk is full"
+    assert 3 <= len(texts) <= 5
+    assert "turns of" in texts[1]
+    lab.heal()
+    lab.pass_time(2.0)
+    told = sum(int(text.split()[0]) for record in caplog.records if "turns of" in (text := record.getMessage()))
+    assert told + 1 >= 50 * 2  # together, and then each line for itself

@@ -131,6 +131,54 @@ def test_a_store_that_cannot_write_is_asked_again_on_the_same_connection() -> No
         broker.close()
 
 
+def test_giving_up_tells_why_the_server_could_not_store_it() -> None:
+    def full(peer: Peer) -> None:
+        peer.hello()
+        while peer.read():
+            peer.send(b"err storage database or disk is full; nothing was done, send the line again later\n")
+
+    with Scripted(*[full] * 3) as server:
+        broker = client(server, add_timeout=1.0)
+        for _ in range(2):  # the second one goes over a connection that is idle
+            with pytest.raises(
+                BrokerUnavailable, match="the server answered storage: database or disk is full"
+            ) as caught:
+                broker.add([message(1)])
+            assert isinstance(caught.value.__cause__, ServerError)
+            assert "no answer in time" not in str(caught.value)
+        broker.close()
+
+
+def test_without_a_server_the_error_asks_for_it() -> None:
+    with Scripted() as server:
+        url = server.url
+    broker = from_url(url, clock=MovedClock(), add_timeout=1.0, read_limit=0.3, roll=lambda: 0.0)
+    with pytest.raises(BrokerUnavailable, match="no connection to the server .* is `tenure server` running there"):
+        broker.add([message(1)])
+    broker.close()
+
+
+def test_a_peer_that_speaks_http_is_asked_about() -> None:
+    def http(peer: Peer) -> None:
+        peer.socket.recv(65536)
+        peer.send(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        peer.until_closed()
+
+    with Scripted(*[http] * 100) as server:
+        broker = client(server, add_timeout=0.5)
+        with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{server.port} .*is that a Tenure server"):
+            broker.add([message(1)])
+        broker.close()
+
+
+def test_the_time_that_was_waited_is_shown_rounded() -> None:
+    with Scripted(*[swallow] * 100) as server:
+        broker = client(server, add_timeout=0.5, read_limit=0.03123)
+        with pytest.raises(BrokerUnavailable, match=r"did not answer within 0.03 s"):
+            broker.add([message(1)])
+        broker.close()
+
+
 def test_giving_up_says_what_is_known_and_a_resend_is_counted_once() -> None:
     with Scripted(*[swallow] * 100) as server:
         clock = MovedClock()

@@ -17,7 +17,7 @@ from tenure.message import Message
 from tenure.retry import reconnect_delay
 from tenure.wire import encode
 from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE
-from tenure.wire.replies import Reply, parse_added
+from tenure.wire.replies import Reply, error_of, parse_added
 
 MAX_WRITE = 1024 * 1024
 """Bytes of adds in one write; a single larger one goes alone."""
@@ -133,16 +133,28 @@ def _small_line(message: Message, max_body: int) -> bytes | None:
     return line if len(line) <= SMALL and len(body) <= max_body else None
 
 
-class _Batch:
-    """Lines that go out in one write, with the index of each one's message; `written_at` is the first write's time."""
+def _because(why: Exception | None, refusal: Exception | None) -> str:
+    """Say what kept the answer away: what the server said, and what happened to the connection."""
+    said = None if refusal is None else f"the server answered {refusal}"
+    if why is not None and isinstance(why.__cause__, OSError):  # there was not even a connection
+        why = ConnectionError(f"{why}; is `tenure server` running there?")
+    return "; ".join(str(one) for one in (said, why) if one is not None) or "no answer in time"
 
-    __slots__ = ("indexes", "lines", "size", "written_at")
+
+class _Batch:
+    """Lines that go out in one write, with the index of each one's message; `written_at` is the first write's time.
+
+    `refusal` is why the server could not store some of them when it was asked last.
+    """
+
+    __slots__ = ("indexes", "lines", "refusal", "size", "written_at")
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.indexes: list[int] = []
         self.size = 0
         self.written_at: float | None = None
+        self.refusal: Exception | None = None
 
 
 class AddCall:
@@ -242,7 +254,7 @@ class AddCall:
         while batch.lines:
             left = self._left(batch, started)
             if left <= 0 or desk.closing.is_set():
-                raise self._unavailable(why, batch)
+                raise self._unavailable(why, batch) from (batch.refusal or why)
             try:
                 self._try(batch, left)
             except ConnectionError as error:
@@ -288,10 +300,13 @@ class AddCall:
         batch.lines, batch.indexes = [], []
         wrong: ConnectionError | None = None
         for place, index in enumerate(indexes):
-            if place < len(replies) and not replies[place].line.startswith(_STORAGE):
+            if place < len(replies):
+                line = replies[place].line
                 try:
-                    self._results[index] = self._answer(index, replies[place].line, max_body)
-                    continue
+                    if not line.startswith(_STORAGE):
+                        self._results[index] = self._answer(index, line, max_body)
+                        continue
+                    batch.refusal = error_of(line)
                 except ProtocolError as error:
                     wrong = error
             batch.lines.append(lines[place])
@@ -327,7 +342,7 @@ class AddCall:
         ids = [self._messages[index].id for one in self._batches for index in one.indexes]
         first = self._messages[batch.indexes[0]]
         what = f"job {first.id}" if len(ids) == 1 else f"{len(ids)} jobs, {first.id} the first,"
-        because = "the broker is closed" if self._desk.closing.is_set() else str(why or "no answer in time")
+        because = "the broker is closed" if self._desk.closing.is_set() else _because(why, batch.refusal)
         text = f"{what} not confirmed; safe to send again with resend(), or by a call with the same key ({because})"
         return BrokerUnavailable(text, first.id, first.key or first.id, self._resend)
 

@@ -87,18 +87,25 @@ class Connection:
         tell_of_forks(self)
         self.used_at = started
         left = max(0.001, limit - (boot() - started))
+        self.welcome: Welcome = self._hello(hello, left)
+
+    def _hello(self, hello: bytes, limit: float) -> Welcome:
+        """Say hello and read the answer; whoever listens there may speak another protocol."""
+        address = self.address
         replies: list[Reply] = []
-        self.exchange(hello, 1, left, replies)
         try:
-            self.welcome: Welcome = parse_welcome(replies[0].line)
+            self.exchange(hello, 1, limit, replies)
+            return parse_welcome(replies[0].line)
         except ServerError as error:
             self.close()
             if error.code in ("limit", "storage"):
                 raise ConnectionError(f"the server at {address} takes no connection now: {error}") from None
             raise
-        except ProtocolError:
+        except ProtocolError as error:
             self.close()
-            raise
+            raise ProtocolError(
+                f"{error}; what listens at {address} speaks otherwise: is that a Tenure server?"
+            ) from None
 
     def exchange(self, data: bytes, answers: int, limit: float, out: list[Reply]) -> None:
         """Write `data` and append the complete answers to `out`, also those before a fault.
@@ -197,7 +204,9 @@ class Connection:
         """Close, since an answer may still be on its way, and return what to raise."""
         self.close()
         if isinstance(error, BlockingIOError | TimeoutError):
-            return ConnectionError(f"the server at {self.address} did not answer within {limit:g} s")
+            return ConnectionError(
+                f"the server at {self.address} did not answer within {max(0.01, round(limit, 2)):g} s"
+            )
         if isinstance(error, ConnectionError):
             return error
         return ConnectionError(f"the connection to {self.address} broke: {error}")

@@ -68,7 +68,8 @@ class Pool:
                 if self._idle:
                     return self._idle.pop()
                 if self._count >= self._size:
-                    raise ConnectionError(f"all {self._size} connections were in use for {limit:g} s; see pool_size")
+                    waited = max(0.01, round(limit, 2))
+                    raise ConnectionError(f"all {self._size} connections were in use for {waited:g} s; see pool_size")
                 self._count += 1
             finally:
                 self._waiting -= 1

@@ -18,6 +18,7 @@ from tenure.server.answers import Answers
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
 from tenure.server.session import Connection, Parked, ParkedWait
+from tenure.server.undone import UndoneTurns
 from tenure.wire import encode
 from tenure.wire.commands import (
     LINE_AGE,
@@ -95,6 +96,7 @@ class Hub:
         self._parkings: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
         self._holdings: list[Connection] = []  # whose line was put to its held ones
         self._failing = False  # the last transaction was undone
+        self._undone = UndoneTurns()
         self._unsound = False
         self._questions: list[Connection] = []
         self.background: list[tuple[Connection, Callable[[], dict[str, Any]]]] = []
@@ -182,6 +184,7 @@ class Hub:
             self._one_by_one(inbox, wall, mono)
         if mono >= self._next_check:
             self._next_check = mono + 1.0
+            self._undone.tell(mono)
             self._check_connections(mono)
         if self._questions:
             self._ask_snapshots(mono)
@@ -223,10 +226,9 @@ class Hub:
                 self._pass_time(wall, mono)
             self._serve_parked(wall, mono)
             self._engine.commit()
-        except Exception as error:
-            expected = isinstance(error, DbError)
+        except Exception as error:  # noqa: BLE001  (told in the log, with its traceback where it is a fault of ours)
             self._fault = f"{error}; nothing was done, send the line again later"
-            log.error("a turn of %d lines was undone: %s", len(inbox), error, exc_info=not expected)
+            self._undone.note(len(inbox), error, mono)
             self._undo(replies, questions, mono)
             self._failing = True
             return False
