@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import replace
@@ -57,6 +62,25 @@ def odd_result() -> object:
 @app.task(name="waits")
 def waits() -> None:
     seen["gate"](10)
+
+
+@app.task(name="forks")
+def forks(raises: bool) -> bool:
+    out, into = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer Pythons warn of a fork in a process with threads
+        child = os.fork()
+    if child == 0:
+        if raises:
+            sys.exit(0)
+        return True
+    os.close(into)
+    seen["gone"] = select.select([out], [], [], 10)[0] == [out]  # nothing is written: it becomes readable at the end
+    os.close(out)
+    if not seen["gone"]:
+        os.kill(child, signal.SIGKILL)
+    seen["status"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return False
 
 
 @app.task(name="context")
@@ -201,6 +225,16 @@ def test_a_messages_timeout_does_not_end_the_extending_of_its_lease(rig: Rig) ->
         assert is_due(entry, now + 10.0)
     gate.set()
     assert rig.came.acquire(timeout=10)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_fork_that_comes_back_out_of_the_function_is_ended_at_once(rig: Rig, raises: bool) -> None:
+    finished = rig.run(delivery(task="forks", args=(raises,)))
+    assert seen["gone"]
+    assert seen["status"] == 1
+    assert (finished.settlement.kind, finished.settlement.result) == ("done", pack_value(False))
+    assert rig.table.unanswered() == [receipt()]
+    assert rig.table.counts().started == 1
 
 
 def test_free_slots_are_counted_back(rig: Rig) -> None:

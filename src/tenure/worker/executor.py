@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import lru_cache
@@ -44,6 +45,7 @@ class Executor:
         self._tasks = tasks
         self._boot = boot
         self._max_result = max_result
+        self._pid = os.getpid()
         self._policy = lru_cache(_POLICIES)(_policy)
 
     def kinds(self, task: str | None) -> frozenset[int]:
@@ -75,7 +77,9 @@ class Executor:
         try:
             value = await _made(call)
         except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
+            self._end_if_forked(call)
             return outcome_of(error, call.policy), call.policy
+        self._end_if_forked(call)
         return self._returned(value, call), call.policy
 
     def _prepare(self, delivery: Delivery, hold: Hold) -> Call | tuple[Outcome, Policy]:
@@ -116,10 +120,21 @@ class Executor:
         try:
             value = _made(call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
+            self._end_if_forked(call)
             return outcome_of(error, call.policy)
+        self._end_if_forked(call)
         if value is None and call.task.defaults.results:
             return _NOTHING
         return self._returned(value, call)
+
+    def _end_if_forked(self, call: Call) -> None:
+        """End a process that the function has forked and that came back out of it.
+
+        It has a copy of this thread and nothing else of the worker, and it maps the table that the counts are in.
+        """
+        if os.getpid() != self._pid:
+            os.write(2, f"tenure: a fork of task {call.task.name} came back and was ended; use os._exit()\n".encode())
+            os._exit(1)
 
     def _returned(self, value: Any, call: Call) -> Outcome:
         """Pack a result; one that cannot be kept is told of in its place, for the work itself is done."""
