@@ -23,7 +23,7 @@ from msgpack import ExtType, Packer, Timestamp, Unpacker, unpackb
 from msgpack.exceptions import UnpackException
 
 from tenure.errors import DecodeError, NotSerializable
-from tenure.leaves import NO_ENUMS, Enums, int_bytes, leaf, read_leaf
+from tenure.leaves import NO_ENUMS, Enums, ShownEnums, int_bytes, leaf, read_leaf
 from tenure.message import VERSION, Message
 from tenure.outcome import Failure, Link, escape, shorten
 from tenure.packable import MARKS, MAX_DEPTH, SCALARS, find_fault
@@ -310,6 +310,15 @@ def unpack_call(data: bytes, enums: Enums = NO_ENUMS) -> tuple[tuple[Any, ...], 
     if type(args) is not list or type(kwargs) is not dict or not _STR.issuperset(map(type, kwargs)):
         raise DecodeError("the arguments are no pair of a list and a map with names for keys")
     return tuple(args), kwargs
+
+
+def show_call(body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments in a message's body for a person to look at; raises DecodeError.
+
+    Objects stay the dicts that they travel as, and members of an Enum are shown by name: nothing of the task is needed.
+    """
+    message = decode_body(body)
+    return unpack_call(plain_args(message.args, message.headers), ShownEnums())
 
 
 def plain_args(args: bytes, headers: Mapping[str, Any]) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, EnumType, Flag
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -81,6 +81,25 @@ class Enums:
         if rest[:1] != b"n" or name not in kind.__members__:
             raise LookupError(f"the Enum {path} has no member {name[:200]!r} here")
         return kind.__members__[name]
+
+
+class ShownEnum(NamedTuple):
+    """A member of an Enum by its name alone, for a reader that may not import its class."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class ShownEnums(Enums):
+    """Reads members of any Enum class as their names."""
+
+    def read(self, data: bytes) -> Any:
+        """Return a `ShownEnum`, such as `Color.RED` or, for flags, `Mode(3)`."""
+        path, _, rest = data.partition(b"\0")
+        name = path.decode().rpartition(":")[2]
+        return ShownEnum(f"{name}({int_from(rest[1:])})" if rest[:1] == b"v" else f"{name}.{rest[1:].decode()}")
 
 
 NO_ENUMS = Enums()

@@ -65,6 +65,7 @@ class Task(Generic[P, R]):
         self.is_async = is_coroutine_function(function)
         self._unfit = _unfit_defaults(self._signature)
         self._places = _plain_places(self._signature, self._unfit)
+        self._hinted = function  # kept beside `fn`, in whose place a test may put another
         self._plan: Plan | None = None
         self._known: AbstractSet[tuple[object, ...]] = frozenset()
         self._enums = NO_ENUMS
@@ -143,7 +144,7 @@ class Task(Generic[P, R]):
         """What the type hints come to; worked out when first needed, for they may name what is defined later."""
         made = self._plan
         if made is None:
-            made = plan(self.fn, self._signature, self.name)
+            made = plan(self._hinted, self._signature, self.name)
             made = self._plan = replace(made, enums=made.enums.with_(self.app.enums))
             self._known, self._enums = made.known, made.enums
         return made

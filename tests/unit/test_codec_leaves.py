@@ -19,6 +19,7 @@ from freezegun import freeze_time
 from tenure import codec
 from tenure.errors import DecodeError, NotSerializable
 from tenure.leaves import LEAVES, Enums
+from tenure.message import Message
 
 PARIS = ZoneInfo("Europe/Paris")
 BENT = dt.timezone(-dt.timedelta(hours=5, minutes=53, seconds=28, microseconds=7))
@@ -233,6 +234,13 @@ def test_a_hostile_result_raises_decode_error(rest: bytes) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- compression
+
+
+def test_a_person_sees_a_call_without_its_classes() -> None:
+    args, headers = codec.deflate(codec.pack_call((Color.RED, Mode.READ | Mode.WRITE, {"a": "x" * 100}), {}, KNOWN))
+    message = Message("0" * 32, "t", args, zlib.crc32(args), b"", headers=headers)
+    assert f"{codec.show_call(codec.encode_body(message))!r:.34}" == "((Color.RED, Mode(3), {'a': 'xxxxx"
+    assert headers
 
 
 def test_compressed_arguments_come_back() -> None:

@@ -1,0 +1,65 @@
+"""The examples of the page on values do what the page says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tenure import App, ResultNotStored
+from tenure.testing import InlineWorker, inline_worker
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "values.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], InlineWorker]]:
+    module = ModuleType("shop")  # a dataclass looks for the module that it is defined in
+    monkeypatch.setitem(sys.modules, "shop", module)
+    names = vars(module)
+    first, *rest = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    setup, call = first.split("\ninvoice.delay")
+    exec(compile(setup, str(PAGE), "exec"), names)
+    with inline_worker(names["app"]) as worker:
+        for code in ("invoice.delay" + call, *rest):
+            exec(compile(code, str(PAGE), "exec"), names)
+        yield names, worker
+
+
+def test_all_calls_of_the_page_run(page: tuple[dict[str, Any], InlineWorker]) -> None:
+    names, worker = page
+    added = worker.added()
+    worker.run_all()
+    assert [call.task for call in added] == [f"shop.{name}" for name in ("invoice", "total", "paint", "note", "legacy")]
+    assert {names["app"].job(call.id).state() for call in added} == {"done"}
+
+
+def test_objects_come_back(page: tuple[dict[str, Any], InlineWorker]) -> None:
+    names, worker = page
+    pen = names["Item"]("pen", Decimal("1.10"))
+    job = names["total"].delay([names["Order"](1, [pen])])
+    paint = names["paint"].delay(names["Color"].RED)
+    worker.run_all()
+    assert job.result() == {"pen": pen}
+    assert paint.result() is names["Color"].RED
+
+
+def test_a_result_that_cannot_be_kept(page: tuple[dict[str, Any], InlineWorker]) -> None:
+    names, worker = page
+    job = names["measure"].delay()
+    worker.run_all()
+    assert job.state() == "done"
+    with pytest.raises(ResultNotStored, match="lock"):
+        job.result()
+
+
+def test_the_app_with_compression(page: tuple[dict[str, Any], InlineWorker]) -> None:
+    app: App = page[0]["bulk"]
+    assert app.compress_over == 16_384
