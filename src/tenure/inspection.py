@@ -164,6 +164,6 @@ def _arguments(body: str | None) -> str | None:
         return None
     try:
         args, kwargs = codec.show_call(bytes.fromhex(body))
-    except (DecodeError, ValueError):
+        return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
+    except (DecodeError, ValueError):  # Python spells no int of more than 4,300 digits
         return None
-    return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])

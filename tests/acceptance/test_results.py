@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import pickle
+import re
 import signal
 import sys
 import threading
@@ -27,7 +28,7 @@ from tenure import (
 )
 from tenure.context import Progress
 from tests.acceptance.apps import results
-from tests.acceptance.harness import Stage, wait_for
+from tests.acceptance.harness import ROOT, Stage, wait_for
 
 APP = "tests.acceptance.apps.results"
 
@@ -222,6 +223,18 @@ def test_waiters_outlive_a_server_that_is_killed(stage: Stage) -> None:
     for thread in threads:
         thread.join()
     assert found == ["slept"] * 20
+
+
+def test_the_page_about_results(stage: Stage) -> None:
+    page = (ROOT / "docs" / "howto" / "results.md").read_text(encoding="utf-8")
+    module, *uses = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (stage.place / "reports.py").write_text(module)
+    (stage.place / "use.py").write_text("\n".join(uses))
+    stage.env |= {"TENURE_BROKER": stage.url, "PYTHONPATH": f"{stage.place}:{ROOT}"}
+    stage.start_worker("w", "--processes", "1", app="reports")
+    caller = stage.start([sys.executable, "use.py"], stage.place / "caller.log")
+    assert caller.wait(30) == 0, caller.output
+    assert len(uses) >= 6
 
 
 FORKING = """
