@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenure.broker import Added, Admin, Capabilities, Consumer, Keeper, ProducerCounts
+from tenure.broker import Added, Admin, Capabilities, Consumer, Keeper, ProducerCounts, ResultStore
 from tenure.errors import BrokerUnavailable
 from tenure.message import Message
 
@@ -57,6 +57,9 @@ class FakeBroker:
 
     def keeper(self) -> Keeper:
         raise NotImplementedError
+
+    def results(self) -> ResultStore | None:
+        return None
 
     def admin(self) -> Admin | None:
         return None
