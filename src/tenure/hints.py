@@ -119,7 +119,7 @@ class Plan:
         except Misfit as misfit:
             text = f"{path}{misfit.path} {misfit.why} (parameter {name} of {self.name})"
             way = "pass what the hint says, or switch the check off: @app.task(check=False)"
-            raise WrongArgument(f"{text}; {way}") from None
+            raise WrongArgument(f"{text}; {way}") from misfit.__cause__
 
 
 def plan(function: Callable[..., Any], signature: inspect.Signature | None = None, name: str = "") -> Plan:
@@ -165,6 +165,10 @@ def _one(change: Callable[[Any], Any], value: Any, check: bool) -> Any:
     except Misfit:
         if check:
             raise
+        return value
+    except Exception as error:  # of the value's own code, or of the class that is made
+        if check:
+            raise Misfit(f"cannot be converted: {type(error).__name__}: {error}") from error
         return value
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, EnumType, Flag
@@ -44,12 +44,6 @@ class Enums:
     def __init__(self, classes: Iterable[type[Enum]] = ()) -> None:
         self._paths: dict[type, str] = {kind: enum_path(kind) for kind in classes}
         self._classes: dict[str, type[Enum]] = {path: kind for kind, path in self._paths.items()}
-
-    def __iter__(self) -> Iterator[type[Enum]]:
-        return iter(self._classes.values())
-
-    def __contains__(self, kind: type) -> bool:
-        return kind in self._paths
 
     def with_(self, more: Enums) -> Enums:
         """Return both together."""

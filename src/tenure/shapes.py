@@ -29,10 +29,9 @@ class Misfit(Exception):
         self.why = why
         self.path = ""
 
-    def under(self, segment: str) -> Misfit:
-        """Return it as seen from one container further out."""
+    def under(self, segment: str) -> None:
+        """Say where it lies as seen from one container further out."""
         self.path = segment + self.path
-        return self
 
 
 class Shape:
@@ -150,7 +149,8 @@ class Row(Shape):
             try:
                 out.append(change(item))
             except Misfit as misfit:
-                raise misfit.under("{member}" if type(items) in _HASHED else f"[{number}]") from None
+                misfit.under("{member}" if type(items) in _HASHED else f"[{number}]")
+                raise
         return out
 
 
@@ -311,7 +311,7 @@ class Struct(Shape):
             made = self._cls(**arguments)
             for name, item in later.items():
                 object.__setattr__(made, name, item)  # also in a frozen class
-        except Exception as error:
+        except BaseException as error:
             raise Misfit(f"cannot be made into {self.name}: {type(error).__name__}: {error}") from error
         return made
 
@@ -352,8 +352,8 @@ class Model(Shape):
     def fit(self, value: Any) -> Any:
         try:
             return self._cls.model_validate(thaw(value), by_name=True)
-        except Exception as error:
-            raise Misfit(f"cannot be made into {self.name}: {error}") from error
+        except BaseException as error:
+            raise Misfit(f"cannot be made into {self.name}: {type(error).__name__}: {error}") from error
 
 
 class Never(Shape):
@@ -398,7 +398,8 @@ def _changed(shape: Shape | None, way: str, value: Any, place: str) -> Any:
     try:
         return shape.pack(value) if way == "pack" else shape.fit(value)
     except Misfit as misfit:
-        raise misfit.under(place) from None
+        misfit.under(place)
+        raise
 
 
 def _same_fields(one: Any, other: Any) -> bool:

@@ -6,9 +6,11 @@ import collections
 import datetime as dt
 import enum
 import io
+import threading
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
@@ -17,6 +19,7 @@ from uuid import UUID, uuid4
 import attrs
 import pydantic
 import pytest
+from freezegun import freeze_time
 
 from tenure import App, DecodeError, NotSerializable, TaskDefinitionError, WrongArgument
 from tenure.codec import Stored
@@ -395,6 +398,47 @@ def test_the_key_function_sees_the_objects(app: App, broker: FakeBroker) -> None
     def visit(spot: Spot) -> None: ...
 
     assert visit.delay(Spot(3)).key == "3/0"
+
+
+@dataclass(frozen=True)
+class Unruly:
+    rows: list[int]
+
+    def __post_init__(self) -> None:
+        if self.rows == [0]:
+            raise SystemExit(3)
+
+    def __hash__(self) -> int:
+        return 1
+
+
+def test_classes_whose_own_code_fails_end_no_worker(app: App, broker: FakeBroker) -> None:
+    message = packed_as(broker, dict, {"rows": [0]})
+    with pytest.raises(TypeError, match="cannot be made into Unruly: SystemExit: 3"):
+        typed(app, Unruly).unpack(message)
+    with pytest.raises(WrongArgument, match=r"^args\[0\] cannot be converted: TypeError: unhashable"):
+        typed(app, set[Unruly]).delay({Unruly([1])})
+
+
+class Opaque(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(arbitrary_types_allowed=True)
+    lock: Any
+
+
+def test_a_model_that_cannot_be_dumped_is_refused(app: App) -> None:
+    with pytest.raises(WrongArgument, match=r"^args\[0\]"):
+        typed(app, Opaque).delay(Opaque(lock=threading.Lock()))
+
+
+def test_hints_that_are_looked_at_in_frozen_time_are_the_same(app: App, broker: FakeBroker) -> None:
+    @app.task
+    def take(when: datetime, day: date) -> None: ...
+
+    with freeze_time("2026-05-05"):
+        assert travelled(take, broker, datetime.now(UTC), date.today()).year == 2026  # noqa: DTZ011
+        with pytest.raises(WrongArgument):
+            take.delay("x", date.today())  # type: ignore[arg-type] # noqa: DTZ011
+    assert travelled(take, broker, datetime.now(UTC), date.today()).tzinfo is UTC  # noqa: DTZ011
 
 
 def test_an_undeclared_object_is_refused_with_the_way_out(app: App) -> None:
