@@ -220,7 +220,9 @@ def jobs_that_add_jobs_and_duplicates(app: App, told: Told) -> None:
 
     @app.task(name="parent")
     def parent() -> list[bool]:
-        return [child.delay(number).created for number in (0, 1, 0)]
+        children = [child.delay(number) for number in (0, 1, 0)]
+        told.jobs.extend(children)
+        return [job.created for job in children]
 
     told.add(parent)
 
