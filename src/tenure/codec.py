@@ -19,19 +19,18 @@ from typing import Any, Literal, NamedTuple, NoReturn
 from zlib import compress, crc32, decompressobj
 from zlib import error as ZlibError  # noqa: N812  (zlib names its class so)
 
-from msgpack import ExtType, Packer, Timestamp, Unpacker, unpackb
+from msgpack import Timestamp, Unpacker, unpackb
 from msgpack.exceptions import UnpackException
 
 from tenure.errors import DecodeError, NotSerializable
-from tenure.leaves import NO_ENUMS, Enums, ShownEnums, int_bytes, leaf, read_leaf
+from tenure.leaves import NO_ENUMS, Enums, ShownEnums, read_leaf
 from tenure.message import VERSION, Message
 from tenure.outcome import Failure, Link, escape, shorten
-from tenure.packable import MARKS, MAX_DEPTH, SCALARS, find_fault
+from tenure.packable import SCALARS, find_fault
+from tenure.packing import MARK, MARK_BYTES, canonical, packed_plain, packed_walk, write, write_call
 
 _STR = frozenset({str})
-_MARK = 1
 _MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
-_MARK_BYTES = b"\xd4\x01"
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 _NOT_STORED = b"\x93\xd4\x01n"
 """How a result begins that was not kept: an array of a mark that no value has, a kind and a text."""
@@ -45,18 +44,6 @@ _DEFLATED = "deflated"
 MAX_INFLATED = 64 * 1024 * 1024
 """Bytes: what compressed arguments may become at most, whatever they claim."""
 _BAD_LEAF = (ValueError, TypeError, ArithmeticError, LookupError, OSError, ImportError, StructError)
-
-_idle: list[Packer] = []
-"""Packers at rest.  A packer is popped for one use, which neither a thread nor a signal handler can interrupt."""
-_idle_plain: list[Packer] = []
-"""Others, which give their bytes and are empty again in one step, for values that are written in one step."""
-
-_MAX_KEPT_BYTES = 1024 * 1024
-
-
-class _Unfit(ValueError):
-    """Something in a value has no wire form; `find_fault` finds where."""
-
 
 WhyNotStored = Literal["not storable", "too large", "disabled"]
 
@@ -93,7 +80,7 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], enums: Enums = N
     """Pack a call's arguments; raises NotSerializable naming the value, such as `args[1]['when']`."""
     plain = SCALARS.issuperset(map(type, args)) and (not kwargs or SCALARS.issuperset(map(type, kwargs.values())))
     try:
-        return _packed_plain((args, kwargs)) if plain else _packed_walk(_write_call, (args, kwargs), enums)
+        return packed_plain((args, kwargs)) if plain else packed_walk(write_call, (args, kwargs), enums)
     except ValueError:
         _raise_fault(enums, ("args", args), ("kwargs", kwargs))
 
@@ -101,14 +88,14 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], enums: Enums = N
 def pack_value(value: Any, path: str = "value", enums: Enums = NO_ENUMS) -> bytes:
     """Pack one value, a task's result for instance; raises NotSerializable, whose text begins with `path`."""
     try:
-        return _packed_plain(value) if type(value) in SCALARS else _packed_walk(_write, value, enums)
+        return packed_plain(value) if type(value) in SCALARS else packed_walk(write, value, enums)
     except ValueError:
         _raise_fault(enums, (path, value))
 
 
 def pack_not_stored(kind: WhyNotStored, why: str) -> bytes:
     """Pack what stands in the place of a result that is not kept."""
-    return _NOT_STORED + _packed_plain(kind) + _packed_plain(shorten(escape(why), _MAX_WHY_CHARS))
+    return _NOT_STORED + packed_plain(kind) + packed_plain(shorten(escape(why), _MAX_WHY_CHARS))
 
 
 def deflate(args: bytes) -> tuple[bytes, dict[str, Any]]:
@@ -126,18 +113,16 @@ def pack_failure(failure: Failure) -> bytes:
         fields["chain"] = failure.chain
     if failure.args is not None:
         fields["args"] = failure.args
-    return _packed_plain(fields)
+    return packed_plain(fields)
 
 
 def encode_body(message: Message) -> bytes:
     """Pack what the broker stores but does not read: version, arguments, their checksum, headers and timeout."""
     if not message.headers:
-        return _packed_plain((message.version, message.args, message.checksum, None, message.timeout))
+        return packed_plain((message.version, message.args, message.checksum, None, message.timeout))
     headers = dict(message.headers)
     try:
-        return _packed_walk(
-            _write, [message.version, message.args, message.checksum, headers, message.timeout], NO_ENUMS
-        )
+        return packed_walk(write, [message.version, message.args, message.checksum, headers, message.timeout], NO_ENUMS)
     except ValueError:
         _raise_fault(NO_ENUMS, ("headers", headers))
 
@@ -156,7 +141,7 @@ def fingerprint(
     """
     if packed is None or not _orderless(args, kwargs):
         try:
-            packed = _canonical([list(args), dict(kwargs)], -2, enums)
+            packed = canonical([list(args), dict(kwargs)], -2, enums)
         except ValueError:
             _raise_fault(enums, ("args", args), ("kwargs", kwargs))
     return blake2b(b"%b\0%b" % (task.encode(), packed), digest_size=16).digest()
@@ -166,122 +151,6 @@ def _orderless(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     if kwargs and (len(kwargs) > 1 or not SCALARS.issuperset(map(type, kwargs.values()))):
         return False
     return SCALARS.issuperset(map(type, args))
-
-
-def _take_packer() -> Packer:
-    try:
-        return _idle.pop()
-    except IndexError:
-        return Packer(autoreset=False, default=_large_int)
-
-
-def _finish(packer: Packer) -> bytes:
-    """Return the packed bytes and put the packer back; one that failed, or grew, is left to the collector."""
-    data: bytes = packer.bytes()
-    packer.reset()
-    if len(data) < _MAX_KEPT_BYTES:
-        _idle.append(packer)
-    return data
-
-
-def _packed_plain(value: Any) -> bytes:
-    """Pack a value that is known to hold scalars only; tuples around them are written as arrays."""
-    try:
-        packer = _idle_plain.pop()
-    except IndexError:
-        packer = Packer(default=_large_int)
-    data: bytes = packer.pack(value)
-    if len(data) < _MAX_KEPT_BYTES:
-        _idle_plain.append(packer)
-    return data
-
-
-def _packed_walk(write: Callable[[Packer, Any, int, Enums], None], value: Any, enums: Enums) -> bytes:
-    packer = _take_packer()
-    write(packer, value, 0, enums)
-    return _finish(packer)
-
-
-def _large_int(value: int) -> ExtType:
-    """Carry what msgpack has no type for where all types are known: an int of more than 64 bits."""
-    return ExtType(2, int_bytes(value))
-
-
-def _write_call(packer: Packer, call: tuple[tuple[Any, ...], Mapping[str, Any]], depth: int, enums: Enums) -> None:
-    args, kwargs = call
-    packer.pack_array_header(2)
-    packer.pack_array_header(len(args))
-    for item in args:
-        _write(packer, item, depth, enums)
-    _write_pairs(packer, list(kwargs.items()), depth, enums)
-
-
-def _write(packer: Packer, value: Any, depth: int, enums: Enums) -> None:
-    """Write one value; `depth` counts the containers around it."""
-    kind = type(value)
-    if kind in SCALARS:
-        packer.pack(value)
-    elif depth >= MAX_DEPTH:
-        raise _Unfit
-    elif kind is list:
-        _write_items(packer, value.copy(), depth + 1, enums)
-    elif kind is dict:
-        _write_pairs(packer, list(value.items()), depth + 1, enums)
-    elif kind in MARKS:
-        packer.pack_array_header(len(value) + 1)
-        packer.pack_ext_type(_MARK, MARKS[kind])
-        for item in value:
-            _write(packer, item, depth + 1, enums)
-    else:
-        packer.pack_ext_type(*leaf(value, enums))
-
-
-def _write_items(packer: Packer, items: list[Any], depth: int, enums: Enums) -> None:
-    if SCALARS.issuperset(map(type, items)):
-        packer.pack(items)
-        return
-    packer.pack_array_header(len(items))
-    for item in items:
-        _write(packer, item, depth, enums)
-
-
-def _write_pairs(packer: Packer, pairs: list[tuple[Any, Any]], depth: int, enums: Enums) -> None:
-    packer.pack_map_header(len(pairs))
-    for key, value in pairs:
-        _write(packer, key, depth, enums)
-        _write(packer, value, depth, enums)
-
-
-def _canonical(value: Any, depth: int, enums: Enums) -> bytes:
-    """Pack like `_write`, with the items of dicts and sets in the order of their packed bytes."""
-    kind = type(value)
-    if kind in SCALARS:
-        return _packed_plain(value)
-    if depth >= MAX_DEPTH:
-        raise _Unfit
-    if kind is dict:
-        pairs = sorted(
-            (_canonical(key, depth + 1, enums), _canonical(item, depth + 1, enums)) for key, item in value.items()
-        )
-        return _packed_walk(_map_header, len(pairs), enums) + b"".join(chain.from_iterable(pairs))
-    if kind is list and SCALARS.issuperset(map(type, value)):
-        return _packed_plain(value)
-    if kind is not list and kind not in MARKS:
-        return _packed_plain(ExtType(*leaf(value, enums)))
-    parts = [_canonical(item, depth + 1, enums) for item in value]
-    if kind is set or kind is frozenset:
-        parts.sort()
-    if kind is not list:
-        parts.insert(0, _MARK_BYTES + MARKS[kind])
-    return _packed_walk(_array_header, len(parts), enums) + b"".join(parts)
-
-
-def _array_header(packer: Packer, count: int, _depth: int, _enums: Enums) -> None:
-    packer.pack_array_header(count)
-
-
-def _map_header(packer: Packer, count: int, _depth: int, _enums: Enums) -> None:
-    packer.pack_map_header(count)
 
 
 # --------------------------------------------------------------------------------------------- what has no wire form
@@ -345,7 +214,7 @@ def unpack_value(data: bytes, enums: Enums = NO_ENUMS) -> Any:
     try:
         if len(data) > _PROVE_FROM:
             _prove_complete(data)
-        if _MARK_BYTES in data:
+        if MARK_BYTES in data:
             value = _Reader(enums).read(data)
         else:
             hook = _read_plain_leaf if enums is NO_ENUMS else partial(_read_leaf, enums)
@@ -469,7 +338,7 @@ class _Reader:
         return value
 
     def _ext(self, code: int, data: bytes) -> Any:
-        if code != _MARK:
+        if code != MARK:
             return _read_leaf(self._enums, code, data)
         make = _MADE_FROM.get(bytes(data))
         if make is None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure import codec
+from tenure import codec, packing
 from tenure.errors import DecodeError
 from tenure.hints import plan
 from tenure.leaves import Enums
@@ -121,10 +121,11 @@ def shuffled(value: Any, chance: random.Random) -> Any:
 @contextlib.contextmanager
 def pure_python() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "Packer", msgpack.fallback.Packer)
+        patch.setattr(packing, "Packer", msgpack.fallback.Packer)
         patch.setattr(codec, "Unpacker", msgpack.fallback.Unpacker)
         patch.setattr(codec, "unpackb", msgpack.fallback.unpackb)
-        patch.setattr(codec, "_idle", [])
+        patch.setattr(packing, "_idle", [])
+        patch.setattr(packing, "_idle_plain", [])
         yield
 
 

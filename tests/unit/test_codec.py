@@ -17,7 +17,7 @@ import msgpack
 import msgpack.fallback
 import pytest
 
-from tenure import codec
+from tenure import codec, packing
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Message
 from tenure.outcome import Failure
@@ -90,10 +90,11 @@ def test_nan_comes_back() -> None:
 
 @pytest.fixture
 def pure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "Packer", msgpack.fallback.Packer)
+    monkeypatch.setattr(packing, "Packer", msgpack.fallback.Packer)
     monkeypatch.setattr(codec, "Unpacker", msgpack.fallback.Unpacker)
     monkeypatch.setattr(codec, "unpackb", msgpack.fallback.unpackb)
-    monkeypatch.setattr(codec, "_idle", [])
+    monkeypatch.setattr(packing, "_idle", [])
+    monkeypatch.setattr(packing, "_idle_plain", [])
 
 
 def test_pure_python_writes_the_same_bytes(request: pytest.FixtureRequest) -> None:
