@@ -403,10 +403,42 @@ def _job_or_raise(app: App, message: Message, answers: Sequence[Added]) -> Job[A
     return job
 
 
-def _forget_all() -> None:
-    for app in list(_apps):
-        app._forget()
+class _Forks:
+    """Keeps a fork from happening while another thread makes an app's broker.
 
+    That thread may be importing the broker's module, whose import lock nobody would ever release in the child.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._own = False
+        self._held: list[App] = []
+
+    def before(self) -> None:
+        """Wait for those threads, a second at most: a fork out of a signal handler may have interrupted one."""
+        self._own = self._lock.acquire(timeout=_FORK_LIMIT)
+        self._held = [app for app in list(_apps) if app._lock.acquire(timeout=_FORK_LIMIT)]
+
+    def after_in_parent(self) -> None:
+        """Let them go on."""
+        held, self._held = self._held, []
+        for app in held:
+            app._lock.release()
+        if self._own:
+            self._lock.release()
+
+    def after_in_child(self) -> None:
+        """Begin anew: each app makes a broker of its own."""
+        self._lock = threading.Lock()
+        self._held = []
+        for app in list(_apps):
+            app._forget()
+
+
+_FORK_LIMIT = 1.0
+_forks = _Forks()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+    os.register_at_fork(
+        before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child
+    )

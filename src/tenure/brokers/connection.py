@@ -6,6 +6,7 @@ ConnectionError and a closed socket.  A connection that has failed once is never
 
 from __future__ import annotations
 
+import codecs
 import os
 import socket
 import struct
@@ -22,6 +23,10 @@ CONNECT_LIMIT = 1.0
 """Seconds in which a connection has to be there."""
 READ_LIMIT = 1.0
 """Seconds beyond what was asked for after which silence is a broken connection."""
+
+# `connect` encodes a host's name with it, and would import it first.  A child that was forked while another thread
+# imports waits for ever for that import's lock, so it is done here and now.
+codecs.lookup("idna")
 
 _KERNEL_TIMEOUTS = os.name == "posix"
 SMALL = 16 * 1024

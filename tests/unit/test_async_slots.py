@@ -1,0 +1,215 @@
+"""Coroutines in the slots: as many at once as there are places, each settled once, and given back at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenure import App, JobContext, current_job
+from tenure.codec import unpack_value
+from tenure.context import would_deadlock
+from tenure.message import Delivery
+from tenure.worker.executor import Executor
+from tenure.worker.loop import Loop
+from tenure.worker.room import Room, kinds_of_queues
+from tenure.worker.settler import Finished
+from tenure.worker.slots import Slots
+from tenure.worker.table import Table
+from tests.unit.worker_fakes import HandClock, delivery, message
+
+app = App("shop")
+seen: dict[str, Any] = {}
+left_over: ContextVar[int] = ContextVar("left_over")
+
+
+@app.task(name="sync")
+def sync(name: str = "") -> bool:
+    return would_deadlock(name or None)
+
+
+@app.task(name="quick", queue="web")
+async def quick() -> int:
+    before = left_over.get(0)
+    left_over.set(1)
+    await asyncio.sleep(0)
+    return before
+
+
+@app.task(name="waits", queue="web")
+async def waits(ctx: JobContext) -> str:
+    seen["running"] = seen.get("running", 0) + 1
+    seen["came"].release()
+    try:
+        await seen["gate"].wait()
+    finally:
+        seen["stopping"] = ctx.stopping
+    return current_job.id
+
+
+@app.task(name="ends", queue="web")
+async def ends(kind: str) -> None:
+    raise {"SystemExit": SystemExit, "CancelledError": asyncio.CancelledError}[kind]
+
+
+class Rig:
+    def __init__(self, threads: int = 1, coroutines: int = 3) -> None:
+        self.clock = HandClock()
+        self.table = Table.create(threads + coroutines, shared=False)
+        self.out: list[Finished] = []
+        self.came = threading.Semaphore(0)
+        self.loop = Loop()
+        self.loop.start()
+        seen.clear()
+        seen.update(came=threading.Semaphore(0), gate=asyncio.Event())
+        self.slots = Slots(
+            threads, self.table, Executor(app.tasks, self.clock.boot, 1000), self._settle, self.clock, lambda: 1.0,
+            loop=self.loop, coroutines=coroutines, queues=kinds_of_queues(("default", "web"), app.tasks),
+        )  # fmt: skip
+        self.slots.start()
+
+    def _settle(self, finished: Finished) -> None:
+        self.out.append(finished)
+        self.came.release()
+
+    def deliver(self, *items: Delivery) -> None:
+        self.slots.deliver(items)
+
+    def settled(self, count: int = 1) -> list[Finished]:
+        for _ in range(count):
+            assert self.came.acquire(timeout=10)
+        return self.out[-count:]
+
+    def open(self) -> None:
+        async def open_() -> None:
+            seen["gate"].set()
+
+        self.loop.call(open_())
+
+    def begun(self, count: int) -> None:
+        for _ in range(count):
+            assert seen["came"].acquire(timeout=10)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    rig = Rig()
+    yield rig
+    rig.open()
+    rig.slots.stop()
+    rig.loop.stop()
+
+
+def web(task: str, job: int, **fields: Any) -> Delivery:
+    return delivery(message=message(task, job, queue="web", **fields), job=job)
+
+
+def test_as_many_run_at_once_as_there_are_places(rig: Rig) -> None:
+    assert rig.slots.free() == Room(1)
+    rig.deliver(*(web("waits", job) for job in range(3)))
+    rig.begun(3)
+    assert seen["running"] == 3
+    assert rig.slots.free() == Room(1, ("default",))
+    rig.open()
+    assert {finished.settlement.kind for finished in rig.settled(3)} == {"done"}
+    assert rig.table.counts().started == 3
+
+
+def test_nothing_leaks_from_one_to_the_next(rig: Rig) -> None:
+    for job in range(5):
+        rig.deliver(web("quick", job))
+        (finished,) = rig.settled()
+        assert unpack_value(finished.settlement.result or b"") == 0
+
+
+@pytest.mark.parametrize("kind", ["SystemExit", "CancelledError"])
+def test_what_a_coroutine_raises_fails_its_job_and_the_next_one_runs(rig: Rig, kind: str) -> None:
+    rig.deliver(web("ends", 1, args=(kind,)))
+    (finished,) = rig.settled()
+    assert finished.settlement.kind == "retry"
+    assert kind in finished.settlement.reason
+    rig.deliver(web("quick", 2))
+    assert rig.settled()[0].settlement.kind == "done"
+
+
+def test_a_job_of_another_kind_than_its_queue_has_is_given_back_if_no_slot_is_free(rig: Rig) -> None:
+    rig.deliver(*(web("waits", job) for job in range(3)))
+    rig.begun(3)
+    stray = delivery(message=message("quick", 7, queue="default"), job=7)
+    rig.deliver(stray)
+    (finished,) = rig.settled()
+    assert (finished.settlement.kind, finished.settlement.receipt) == ("release", stray.receipt)
+    assert "no slot of its kind" in finished.settlement.reason
+    rig.open()
+    rig.settled(3)
+
+
+def test_coroutines_that_still_run_at_the_end_are_cancelled_and_their_jobs_given_back(rig: Rig) -> None:
+    rig.deliver(web("waits", 1), web("waits", 2))
+    rig.begun(2)
+    rig.slots.drain()
+    rig.slots.interrupt()
+    finished = rig.settled(2)
+    assert {(one.settlement.kind, one.settlement.reason) for one in finished} == {("release", "the worker is leaving")}
+    assert seen["stopping"] is True
+
+
+def test_a_free_wakes_up_for_the_drain(rig: Rig) -> None:
+    rig.deliver(*(web("waits", job) for job in range(3)))
+    rig.slots._free.took(0)
+    woken: list[Room] = []
+    thread = threading.Thread(target=lambda: woken.append(rig.slots.free()))
+    thread.start()
+    rig.slots.drain()
+    thread.join(10)
+    assert woken == [Room(0)]
+    assert rig.slots.free() == Room(0)
+
+
+def test_an_error_around_a_coroutine_is_a_failed_attempt(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    executor = rig.slots._executor
+    broken = Executor(app.tasks, rig.clock.boot, 1000)
+    broken.execute_async = None  # type: ignore[method-assign, assignment]
+    rig.slots._executor = broken
+    rig.deliver(web("quick", 1))
+    assert rig.settled()[0].settlement.kind == "retry"
+    assert "unexpected error around a job" in caplog.text
+    rig.slots._executor = executor
+
+
+def test_lost_coroutines_run_apart_too(rig: Rig) -> None:
+    answered: list[Finished] = []
+
+    def answer(event: threading.Event, seconds: float) -> bool:
+        finished = rig.out[len(answered)]
+        rig.table.settled(finished.place, 2)
+        answered.append(finished)
+        return False
+
+    rig.clock.wait = answer  # type: ignore[method-assign]
+    rig.deliver(*(replace(web("quick", job), losses=4) for job in range(2)))
+    assert [one.settlement.kind for one in rig.settled(2)] == ["release", "done"]
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "elsewhere", "hopeless"),
+    [("sync", 0, True), ("quick", 0, False), ("", 0, False), ("shop.other", 0, False), ("sync", 1, False)],
+)
+def test_whether_a_slot_for_another_job_is_free(rig: Rig, waits_for: str, elsewhere: int, hopeless: bool) -> None:
+    rig.table.tell_free_elsewhere(elsewhere, 0)
+    rig.deliver(delivery(1, task="sync", args=(waits_for,)))
+    (finished,) = rig.settled()
+    assert unpack_value(finished.settlement.result or b"") is hopeless
+
+
+def test_with_all_places_taken_no_coroutine_can_be_waited_for(rig: Rig) -> None:
+    rig.deliver(*(web("waits", job) for job in range(3)))
+    rig.begun(3)
+    rig.deliver(delivery(9, task="sync", args=("quick",)))
+    (finished,) = rig.settled()
+    assert unpack_value(finished.settlement.result or b"") is True

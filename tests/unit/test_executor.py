@@ -1,0 +1,131 @@
+"""One execution: what the function is given, and what is kept of what it returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from tenure import App, JobContext, Retry, current_job
+from tenure.codec import NotStored, Stored, unpack_result
+from tenure.context import Progress, TestHold
+from tenure.outcome import Failed, Outcome, Retried, Returned
+from tenure.worker.executor import Executor
+from tenure.worker.room import ASYNC, SYNC
+from tests.unit.worker_fakes import delivery
+
+T = TypeVar("T")
+
+app = App("shop")
+
+
+@app.task(name="given")
+def given(ctx: JobContext, order_id: int, *, note: str = "") -> list[Any]:
+    ctx.progress(1, 2, note)
+    return [ctx.id == current_job.id, ctx.attempt, order_id, note]
+
+
+@app.task(name="agiven")
+async def agiven(ctx: JobContext, order_id: int) -> list[Any]:
+    await asyncio.sleep(0)
+    ctx.progress(order_id)
+    return [ctx.id == current_job.id, order_id]
+
+
+@app.task(name="plain")
+async def plain(order_id: int) -> int:
+    return order_id
+
+
+@app.task(name="silent", results=False)
+def silent(value: Any = None) -> Any:
+    return value
+
+
+@app.task(name="forgot")
+def forgot() -> object:
+    return plain(1)
+
+
+@app.task(name="raises")
+async def raises(kind: str) -> None:
+    kinds: dict[str, BaseException] = {
+        "CancelledError": asyncio.CancelledError("its own"), "KeyboardInterrupt": KeyboardInterrupt(),
+        "SystemExit": SystemExit(2), "ValueError": ValueError("no"), "GeneratorExit": GeneratorExit(),
+    }  # fmt: skip
+    await asyncio.sleep(0)
+    raise kinds[kind]
+
+
+@app.task(name="asks")
+async def asks() -> None:
+    raise Retry(delay=3)
+
+
+@pytest.fixture
+def executor() -> Executor:
+    return Executor(app.tasks, lambda: 1000.0, 1000)
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner() as runner:
+        return runner.run(coroutine)
+
+
+def kept(outcome: Outcome) -> Stored | NotStored:
+    assert isinstance(outcome, Returned)
+    assert outcome.result is not None
+    return unpack_result(outcome.result)
+
+
+def test_a_context_comes_first_and_is_the_current_job(executor: Executor) -> None:
+    hold = TestHold()
+    outcome, _ = executor.execute(delivery(task="given", args=(7,), attempt=3), hold)
+    assert kept(outcome) == Stored([True, 3, 7, ""])
+    assert hold.said == [Progress(1, 2, "")]
+
+
+def test_a_coroutine_is_awaited_and_may_have_a_context_too(executor: Executor) -> None:
+    hold = TestHold()
+    outcome, _ = run(executor.execute_async(delivery(task="agiven", args=(7,)), hold))
+    assert kept(outcome) == Stored([True, 7])
+    assert hold.said == [Progress(7)]
+    outcome, _ = run(executor.execute_async(delivery(task="plain", args=(8,)), hold))
+    assert kept(outcome) == Stored(8)
+
+
+@pytest.mark.parametrize("kind", ["CancelledError", "KeyboardInterrupt", "SystemExit", "ValueError", "GeneratorExit"])
+def test_whatever_a_coroutine_raises_is_an_outcome(executor: Executor, kind: str) -> None:
+    outcome, _ = run(executor.execute_async(delivery(task="raises", args=(kind,)), TestHold()))
+    assert isinstance(outcome, Failed)
+    assert kind in outcome.failure.kind
+
+
+def test_what_a_coroutine_asks_for_is_heard(executor: Executor) -> None:
+    outcome, _ = run(executor.execute_async(delivery(task="asks"), TestHold()))
+    assert isinstance(outcome, Retried)
+    assert outcome.delay == 3
+
+
+@pytest.mark.parametrize("value", [(), (5,)])
+def test_a_task_without_results_says_so_in_their_place(executor: Executor, value: tuple[int, ...]) -> None:
+    result = kept(executor.execute(delivery(task="silent", args=value), TestHold())[0])
+    assert isinstance(result, NotStored)
+    assert result.kind == "disabled"
+
+
+def test_a_coroutine_that_a_plain_function_returns_has_never_run_and_is_no_success(executor: Executor) -> None:
+    outcome, _ = executor.execute(delivery(task="forgot"), TestHold())
+    assert isinstance(outcome, Failed)
+    assert "write the function as async def" in outcome.failure.text
+
+
+def test_kinds_of_slots(executor: Executor) -> None:
+    assert executor.kinds("given") == {SYNC}
+    assert executor.kinds("plain") == {ASYNC}
+    assert executor.kinds(None) == {SYNC, ASYNC}
+    assert executor.kinds("shop.other") == frozenset()
+    assert executor.is_async(delivery(task="plain"))
+    assert not executor.is_async(delivery(task="shop.other"))
