@@ -15,6 +15,7 @@ from tenure.broker import Added, Capabilities, EndedAs, ProducerCounts
 from tenure.clock import boot
 from tenure.message import Message
 from tenure.worker import Counts
+from tenure.worker.worker import unused_queues
 from tests.unit.worker_fakes import ScriptedConsumer, ScriptedKeeper, delivery
 
 
@@ -28,6 +29,7 @@ class ScriptedBroker:
         self.worker = ScriptedConsumer([deliveries])
         self.lease_keeper = ScriptedKeeper()
         self.sessions: list[str] = []
+        self.queues = ["default"]
 
     def add(self, messages: Sequence[Message]) -> list[Added]:
         raise NotImplementedError
@@ -36,12 +38,15 @@ class ScriptedBroker:
         return ProducerCounts(0, 0, 0)
 
     def consumer(self, queues: Sequence[str], *, session: str, **words: Any) -> ScriptedConsumer:
-        assert list(queues) == ["default"]
+        assert list(queues) == self.queues
         self.sessions.append(session)
         return self.worker
 
     def keeper(self) -> ScriptedKeeper:
         return self.lease_keeper
+
+    def results(self) -> None:
+        return None
 
     def admin(self) -> None:
         return None
@@ -129,6 +134,75 @@ def test_an_app_without_tasks_is_refused() -> None:
         App("shop", broker=ScriptedBroker(0)).worker().run()
 
 
-def test_no_queues_are_refused() -> None:
-    with pytest.raises(ConfigError, match="no queues"):
-        shop(ScriptedBroker(0)).worker(queues=[]).run()
+@pytest.mark.parametrize(
+    ("queues", "says"),
+    [
+        ([], "^queues names no queues"),
+        ("default", r"queues='default' has to be a list .*queues=\['default'\]"),
+        (b"default", "queue has to be a str, not int"),
+        ([1], "queue has to be a str, not int: 1"),
+        ([None], "queue has to be a str, not NoneType"),
+        ([""], "queue"),
+        (7, "queues=7 has to be a list"),
+    ],
+)
+def test_queues_that_cannot_be_are_refused_at_once(queues: Any, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as refused:
+        shop(ScriptedBroker(0)).worker(queues=queues)
+    assert "--queues" not in str(refused.value)
+
+
+def test_a_queue_of_no_task_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    app = shop(ScriptedBroker(0))
+    assert unused_queues(app, ["default"]) == ""
+    assert unused_queues(app, ["defualt", "x"]) == (
+        "queues that are no task's own: defualt, x. Only what calls put there with options(queue=) will come. "
+        "Did you mean 'default'?"
+    )
+    broker = ScriptedBroker(0)
+    broker.queues = ["defualt", "default"]
+    worker = shop(broker).worker(queues=iter(broker.queues))  # type: ignore[arg-type]
+    broker.worker.when_empty = worker.stop
+    worker.run()
+    assert [record.levelname for record in caplog.records if "defualt" in record.getMessage()] == ["WARNING"]
+
+
+def test_in_the_main_thread_it_says_how_it_begins_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = ScriptedBroker(2)
+    worker = shop(broker).worker(threads=2, name="w1")
+    broker.worker.when_empty = worker.stop
+    worker.run()
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[0] == "worker w1: 1 process of 2 slots, queues default, tasks ok"
+    assert printed.out.splitlines()[-1].startswith("counts: done=2 ")
+
+
+def test_it_does_not_need_the_whole_grace_to_leave_with_nothing_in_hand(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> list[EndedAs]:
+        raise ConnectionError("no server")
+
+    monkeypatch.setattr("tenure.worker.worker.EMPTY_BYE_TIME", 0.05)
+    broker = ScriptedBroker(1)
+    broker.lease_keeper.on_bye = refuse
+    worker = shop(broker).worker(threads=1, grace=30)
+    broker.worker.when_empty = worker.stop
+    begun = boot()
+    assert worker.run() == Counts(done=1, started=1)
+    assert boot() - begun < 10
+    assert "holds no job" in caplog.text
+
+
+def test_two_signals_in_the_same_moment_drain() -> None:
+    told: list[int] = []
+
+    def tell_twice() -> None:
+        if not told:
+            told.append(1)
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    broker = ScriptedBroker(2)
+    broker.worker.when_empty = tell_twice
+    assert shop(broker).worker(threads=2).run() == Counts(done=2, started=2)

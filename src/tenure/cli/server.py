@@ -35,7 +35,7 @@ from tenure.cli.options import seconds, size
 )
 @click.option(
     "--result-ttl", type=seconds, default="1h", show_default=True, metavar="TIME",
-    help="How long done and cancelled jobs are kept (10 minutes at least).",
+    help="How long a result can be had, and done and cancelled jobs are kept (these 10 minutes at least).",
 )  # fmt: skip
 @click.option(
     "--key-window", type=seconds, default="24h", show_default=True, metavar="TIME",
