@@ -118,11 +118,39 @@ def test_a_module_that_is_its_own_worker(stage: Stage) -> None:
     alone = stage.start([sys.executable, "-m", "shop.jobs"], stage.place / "alone.log")
     stage.wait_done(5)
     assert alone.stop() == 0
-    assert alone.output == "['shop.jobs.charge']\n5\n"
+    tasks, begun, counted, done = alone.output.splitlines()
+    assert (tasks, done) == ("['shop.jobs.charge']", "5")
+    assert begun.endswith(": 1 process of 2 slots, queues default, tasks shop.jobs.charge")
+    assert counted.startswith("counts: done=5 ")
     assert stage.start(add, stage.place / "add.log").wait() == 0
     stage.start_worker("command", "--processes", "1", app="shop.jobs")
     stage.wait_done(10)
     stage.check(jobs.app.counts._replace(added=10))
+
+
+LOGGING = """
+import logging.config
+
+from tenure import App
+
+app = App("shop")
+logging.config.dictConfig({"version": 1, "root": {"level": "ERROR"}})
+
+
+@app.task
+def charge(order: int) -> None: ...
+"""
+
+
+def test_an_app_that_configures_logging_does_not_silence_its_worker(stage: Stage) -> None:
+    (stage.place / "shop.py").write_text(LOGGING)
+    stage.env["TENURE_BROKER"] = stage.url
+    worker = stage.start_worker("w", "--processes", "1", "--queues", "default,defualt", app="shop")
+    add = [sys.executable, "-c", "from shop import charge; charge.delay(1)"]
+    assert stage.start(add, stage.place / "add.log").wait() == 0
+    wait_for(lambda: " INFO " in worker.output and "done shop.charge" in worker.output, 10, "the job's line in the log")
+    assert worker.output.count("no task's own: defualt") == 1
+    stage.check(jobs.app.counts._replace(added=1))
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -265,6 +265,19 @@ def test_leaving_repeats_until_answered() -> None:
     assert broker.byes == [("s1", "left", "", [])] * 3
 
 
+def test_leaving_with_nothing_in_hand_ends_soon_without_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> list[EndedAs]:
+        raise ConnectionError("no server")
+
+    broker, clock = ScriptedKeeper(), HandClock()
+    broker.on_bye = refuse
+    begun = clock.now
+    leave(broker, "s1", clock, Patience(clock, lambda: 1.0))
+    assert 3.0 <= clock.now - begun < 4.5
+    assert len(broker.byes) > 5
+    assert "holds no job" in caplog.text
+
+
 # --------------------------------------------------------------------------------------- progress, and being asked
 
 

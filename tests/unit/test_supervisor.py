@@ -176,12 +176,35 @@ def test_a_process_that_only_waits_for_answers_is_spared_once(rig: Rig) -> None:
 
 def test_a_second_signal_ends_it_at_once(rig: Rig) -> None:
     rig.supervisor._on_leave()
+    rig.clock.now += 0.2
     rig.supervisor._on_leave()
     rig.supervisor._on_time()
     assert rig.made[0].killed
 
 
+def test_two_signals_in_the_same_moment_are_one(rig: Rig) -> None:
+    rig.supervisor._on_leave()
+    rig.clock.now += 0.05
+    rig.supervisor._on_leave()
+    rig.supervisor._on_time()
+    assert not rig.made[0].killed
+    assert rig.supervisor._timeout() == pytest.approx(25.0 - 0.05)
+
+
+def test_byes_that_give_back_nothing_are_tried_for_a_moment_only(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    rig.supervisor._on_leave()
+    rig.clock.now += 2.0
+    rig.dies(rig.made[0], "SIGKILL")
+    assert not rig.supervisor._finished()
+    assert rig.supervisor._timeout() == pytest.approx(3.0)
+    rig.clock.now += 3.0
+    assert rig.supervisor._finished()
+    assert "it held no job" in caplog.text
+    assert "given back" not in caplog.text
+
+
 def test_byes_that_nobody_answers_do_not_keep_it_for_ever(rig: Rig) -> None:
+    busy(rig.made[0])
     rig.supervisor._on_leave()
     rig.dies(rig.made[0], "SIGKILL")
     assert not rig.supervisor._finished()

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import logging
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,6 +33,40 @@ def test_a_line_has_its_time_and_the_root_logger_is_left_alone(
     assert len(lines) == 1
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    \[\d+\] done x", lines[0])
     assert logging.getLogger().handlers == root
+
+
+SAYS = """
+import logging.config
+from tenure.worker import logs
+logs.configure("info")
+worker = logging.getLogger("tenure.worker")
+logging.config.dictConfig({config})
+logs.restore("info")
+worker.info("done x")
+worker.warning("late y")
+"""
+OWN = {
+    "version": 1,
+    "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}},
+    "formatters": {"own": {"format": "own: %(message)s"}},
+    "loggers": {"tenure": {"handlers": ["own"], "level": "WARNING"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "lines"),
+    [
+        ({"version": 1}, ["done x", "late y"]),
+        ({"version": 1, "disable_existing_loggers": False}, ["done x", "late y"]),
+        (OWN, ["own: late y"]),
+    ],
+)
+def test_an_app_that_configures_logging_does_not_silence_the_worker(config: dict[str, Any], lines: list[str]) -> None:
+    program = SAYS.replace("{config}", repr(config))
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    shown = said.stderr.splitlines()
+    assert len(shown) == len(lines), said.stderr
+    assert all(line.endswith(text) for line, text in zip(shown, lines, strict=True))
 
 
 def test_each_second_has_its_own_text() -> None:

@@ -1,7 +1,8 @@
 """The entry of a worker process that a supervisor starts: `python -m tenure.worker.child OPTIONS`.
 
-It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks) or `failed` (text), and `left` when its
-own `bye` was answered.  It is told `drain` in a line; the end of that pipe means that the supervisor is gone.
+It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warning) or `failed` (text), and `left`
+when it holds nothing any more and has said `bye` itself.  It is told `drain` in a line; the end of that pipe means
+that the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def _work(options: ChildOptions, commands: Commands) -> int:
     try:
         process = ChildProcess(options)
         process.prepare()
+        logs.restore(options.log_level)
     except BaseException as error:  # noqa: BLE001  (the app's modules and hooks may raise anything)
         report(options.reports_fd, failed=_why(error, options.app))
         return 1
@@ -72,7 +74,7 @@ class ChildProcess:
         from tenure.worker.load import load_app
         from tenure.worker.services import Services
         from tenure.worker.table import Table
-        from tenure.worker.worker import require_queues
+        from tenure.worker.worker import require_queues, unused_queues
 
         self._options = options
         self._clock = SystemClock()
@@ -102,7 +104,9 @@ class ChildProcess:
                 app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
             ),
         )
-        self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
+        self._ready = {
+            "broker": url, "queues": queues, "tasks": sorted(app.tasks), "warning": unused_queues(app, queues),
+        }  # fmt: skip
 
     def prepare(self) -> None:
         """Run the app's hooks for the start of a process."""

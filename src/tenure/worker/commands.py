@@ -11,6 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+ONE_SIGNAL = 0.1
+"""Seconds within which a second signal to leave is a copy of the first: GNU timeout sends one to the process and one
+to its group."""
+
 
 class Commands:
     """A queue of words that may be filled from any thread and from a signal handler.

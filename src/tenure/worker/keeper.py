@@ -22,6 +22,11 @@ PERIOD = 0.2
 PROGRESS_PERIOD = 0.5
 """Seconds from one extend of a receipt to the next that only brings its progress."""
 
+EMPTY_BYE_TIME = 3.0
+"""Seconds for which one that holds nothing tries to say bye: no job hangs on it."""
+
+NO_BYE = "the broker did not answer the last word of this worker process, which holds no job; leaving without"
+
 _SHORTEST_PERIOD = 0.02
 _MAX_ITEMS = 500
 
@@ -45,6 +50,8 @@ class Farewell:
     cause: str
     settling: Sequence[bytes]
     answered: Callable[[list[EndedAs]], None]
+    held: bool = True
+    """Whether it may hold any job, or has an unanswered settlement."""
     tries: int = field(default=0)
     next_at: float = field(default=0.0)
 
@@ -100,6 +107,11 @@ class LeaseKeeper:
     def pending(self) -> int:
         """Return how many byes are not answered yet."""
         return len(self._farewells)
+
+    def owes(self) -> bool:
+        """Whether an unanswered bye is to give back a job."""
+        with self._lock:
+            return any(farewell.held for farewell in self._farewells)
 
     def run(self) -> None:
         """Extend and say bye until stopped."""
@@ -247,11 +259,15 @@ def _apply(table: Table, entry: Entry, answer: Extended, now: float) -> None:
 
 
 def leave(keeper: Keeper, session: str, clock: Clock, patience: Patience) -> None:
-    """Say bye for the own session, which holds nothing any more; returns when it is answered."""
+    """Say bye for the own session, which holds nothing any more; returns when it is answered, or soon without that."""
     never = threading.Event()
+    over_at = clock.boot() + EMPTY_BYE_TIME
     while True:
         try:
             keeper.bye(session, "left", "", ())
             return
         except Exception as error:  # noqa: BLE001  (repeated until answered)
+            if clock.boot() >= over_at:
+                logger.warning(NO_BYE)
+                return
             patience.wait(error, "leaving", never)

@@ -17,6 +17,20 @@ def configure(level: str) -> None:
     logger.setLevel(level.upper())
 
 
+def restore(level: str) -> None:
+    """Let the `tenure` loggers write again after the app was imported.
+
+    An app that configures logging, as with `logging.config.dictConfig`, disables all loggers that are there already,
+    unless it says otherwise.  An app that configures the logger `tenure` itself has its way.
+    """
+    silenced = logging.getLogger("tenure").disabled
+    for name in list(logging.root.manager.loggerDict):
+        if name == "tenure" or name.startswith("tenure."):
+            logging.getLogger(name).disabled = False
+    if silenced:
+        configure(level)
+
+
 class _Formatter(logging.Formatter):
     """Writes the time with milliseconds; all of it but these is made once a second, for it costs most of a line."""
 

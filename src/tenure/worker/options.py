@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 DEFAULT_THREADS = 8
@@ -25,6 +26,12 @@ def default_name() -> str:
 def new_session() -> str:
     """Return 128 random bits as 32 hexadecimal digits; every start of a process has its own."""
     return os.urandom(16).hex()
+
+
+def start_line(name: str, processes: int, threads: int, queues: Sequence[str], tasks: Sequence[str]) -> str:
+    """Return what a worker says when it begins."""
+    many = "1 process" if processes == 1 else f"{processes} processes"
+    return f"worker {name}: {many} of {threads} slots, queues {', '.join(queues)}, tasks {', '.join(tasks)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from tenure.broker import Broker, EndedAs
 from tenure.brokers import connect
 from tenure.clock import SystemClock
 from tenure.worker import logs
+from tenure.worker.commands import ONE_SIGNAL
 from tenure.worker.counts import Counts, counts_of_bye
 from tenure.worker.handle import Handle
-from tenure.worker.keeper import Farewell, LeaseKeeper
-from tenure.worker.options import WorkerOptions, default_name
+from tenure.worker.keeper import EMPTY_BYE_TIME, Farewell, LeaseKeeper
+from tenure.worker.options import WorkerOptions, default_name, start_line
 
 logger = logging.getLogger("tenure.worker")
 
@@ -61,8 +62,10 @@ class Supervisor:
         self._restarts = Restarts()
         self._draining = False
         self._patient = True
+        self._told_at = 0.0
         self._kill_at = float("inf")
         self._give_up_at = float("inf")
+        self._empty_since = 0.0
         self._exit_code = 0
         self._false_starts = 0
         self._selector = selectors.DefaultSelector()
@@ -108,12 +111,15 @@ class Supervisor:
         """The first time drain; the second time end it at once."""
         now = self._clock.boot()
         if self._draining:
+            if now - self._told_at <= ONE_SIGNAL:
+                return
             self._patient = False
             self._kill_at = now
             self._give_up_at = min(self._give_up_at, now + BYE_TIME)
             return
         logger.info("leaving: taking nothing new, finishing what runs for at most %g s", self._options.grace)
         self._draining = True
+        self._told_at = now
         self._kill_at = now + self._options.grace
         self._give_up_at = self._kill_at + BYE_TIME
         for child in self._children:
@@ -145,7 +151,7 @@ class Supervisor:
         """Return the seconds until something is to be done without an event; None: nothing is."""
         times = [self._kill_at]
         if self._draining and not self._children:
-            times.append(self._give_up_at)
+            times.append(self._until())
         if self._keeper is not None and not self._draining and len(self._children) < self._options.processes:
             times.append(self._restarts.next_at)
         first = min(times)
@@ -156,7 +162,13 @@ class Supervisor:
             return False
         if not self._draining:
             return self._exit_code != 0
-        return self._keeper is None or not self._keeper.pending() or self._clock.boot() >= self._give_up_at
+        return self._keeper is None or not self._keeper.pending() or self._clock.boot() >= self._until()
+
+    def _until(self) -> float:
+        """Return until when the last byes are tried; not for long where no job is to be given back by them."""
+        if self._keeper is None or self._keeper.owes():
+            return self._give_up_at
+        return min(self._give_up_at, self._empty_since + EMPTY_BYE_TIME)
 
     # Worker processes.
 
@@ -203,11 +215,10 @@ class Supervisor:
         self._keeper.watch(child.watched)
         self._keeper_thread = threading.Thread(target=self._keeper.run, name="tenure-keeper", daemon=True)
         self._keeper_thread.start()
-        logger.info(
-            "worker %s: %d processes of %d slots, queues %s, tasks %s",
-            self._name, self._options.processes, self._options.threads, ", ".join(ready["queues"]),
-            ", ".join(ready["tasks"]),
-        )  # fmt: skip
+        options = self._options
+        logger.info("%s", start_line(self._name, options.processes, options.threads, ready["queues"], ready["tasks"]))
+        if ready["warning"]:
+            logger.warning("%s", ready["warning"])
 
     def _on_failed(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
@@ -232,6 +243,7 @@ class Supervisor:
             self._keeper.forget(child.watched)
             self._account(child, how)
         child.close()
+        self._empty_since = self._clock.boot()
         self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
 
     def _never_ready(self, how: str) -> None:
@@ -246,19 +258,21 @@ class Supervisor:
 
     def _account(self, child: Handle, how: str) -> None:
         settling = child.table.unanswered()
+        held = any(child.table.entries())
         counts = child.table.recover()
         with self._totals_lock:
             self._totals = self._totals + counts
         if child.left:
             return
+        then = "its jobs are given back" if held else "it held no job"
         if child.killed_by_us:
-            logger.warning("process %d did not finish in time and was stopped; its jobs are given back", child.pid)
+            logger.warning("process %d did not finish in time and was stopped; %s", child.pid, then)
             end, cause = "left", "grace time over"
         else:
-            logger.error("process %d ended (%s); its jobs are given back", child.pid, how)
+            logger.error("process %d ended (%s); %s", child.pid, how, then)
             end, cause = "lost", how
         assert self._keeper is not None
-        self._keeper.farewell(Farewell(child.session, end, cause, settling, self._told))  # type: ignore[arg-type]
+        self._keeper.farewell(Farewell(child.session, end, cause, settling, self._told, held))  # type: ignore[arg-type]
 
     def _told(self, ended: Sequence[EndedAs]) -> None:
         """Count what the answer to a bye tells (in the keeper's thread)."""
@@ -283,8 +297,10 @@ class Supervisor:
 
     def _end(self) -> None:
         if self._keeper is not None and self._keeper_thread is not None:
-            if self._keeper.pending():
+            if self._keeper.owes():
                 logger.error("the broker did not answer; jobs that were held come back when their leases run out")
+            elif self._keeper.pending():
+                logger.warning("the broker did not answer the last word of this worker; no job was held")
             self._keeper.stop()
             self._keeper_thread.join(2.0)
         if self._broker is not None:

@@ -8,17 +8,25 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tenure.app import App
 from tenure.broker import EndedAs
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
-from tenure.worker.commands import Commands
+from tenure.names import checked, did_you_mean, shown
+from tenure.worker.commands import ONE_SIGNAL, Commands
 from tenure.worker.counts import Counts
-from tenure.worker.keeper import Farewell, LeaseKeeper, Watched
-from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_GRACE, DEFAULT_THREADS, default_name, new_session
+from tenure.worker.keeper import EMPTY_BYE_TIME, NO_BYE, Farewell, LeaseKeeper, Watched
+from tenure.worker.options import (
+    DEFAULT_ASYNC_SLOTS,
+    DEFAULT_GRACE,
+    DEFAULT_THREADS,
+    default_name,
+    new_session,
+    start_line,
+)
 from tenure.worker.services import Services
 from tenure.worker.table import Table
 
@@ -48,7 +56,7 @@ class Worker:
         clock: Clock | None = None,
     ) -> None:
         self._app = app
-        self._queues = queues
+        self._queues = None if queues is None else _checked_queues(queues)
         self._threads = threads
         self._async_slots = async_slots
         self._name = name
@@ -64,11 +72,13 @@ class Worker:
     def run(self) -> Counts:
         """Work until SIGTERM, SIGINT or `stop()`, then drain and return the counts.
 
-        When the grace time is over and code still runs, the counts are printed and the process ends at once: what has
-        not stopped comes back when its lease runs out.
+        In the main thread, where it is the program's work, it says how it begins (on stderr) and prints its counts at
+        the end.  When the grace time is over and code still runs, the counts are printed and the process ends at once:
+        what has not stopped comes back when its lease runs out.
         """
         self._app.import_includes()
         queues = require_queues(self._app, self._queues)
+        name = self._name or default_name()
         session = new_session()
         table = Table.create(self._threads + self._async_slots, shared=False)
         services = Services(
@@ -78,7 +88,7 @@ class Worker:
             self._clock,
             queues=queues,
             session=session,
-            name=self._name or default_name(),
+            name=name,
             threads=self._threads,
             async_slots=self._async_slots,
             grace=self._grace,
@@ -89,6 +99,11 @@ class Worker:
         keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table))
         _thread("tenure-keeper", keeper.run)
+        alone = threading.current_thread() is threading.main_thread()
+        if alone:
+            print(start_line(name, 1, self._threads, queues, sorted(self._app.tasks)), file=sys.stderr, flush=True)
+        if unused := unused_queues(self._app, queues):
+            logger.warning("%s", unused)
         with self._commands.from_signals(_SIGNALS):
             services.start()
             self._until_told(table)
@@ -96,7 +111,10 @@ class Worker:
         keeper.stop()
         line.close()
         services.close()
-        return table.counts()
+        counts = table.counts()
+        if alone:
+            print(counts.line(), flush=True)
+        return counts
 
     def _until_told(self, table: Table) -> None:
         while (command := self._commands.get()) == "counts":
@@ -108,6 +126,7 @@ class Worker:
         def finish() -> None:
             services.drain()
             services.finish()
+            self._commands.put("drained")
             keeper.farewell(Farewell(session, "left", "", (), answered))
 
         def answered(ended: list[EndedAs]) -> None:
@@ -115,15 +134,23 @@ class Worker:
 
         clock = SystemClock()
         _thread("tenure-drain", finish)
-        over_at = clock.boot() + self._grace
+        told_at = clock.boot()
+        over_at = told_at + self._grace
+        drained = False
         while True:
             command = self._commands.get(max(0.0, over_at - clock.boot()))
             if command == "ended":
                 return
-            if command == "counts":
+            if command == "drained":
+                drained = True  # all is settled, and only the bye is missing
+                over_at = min(over_at, clock.boot() + EMPTY_BYE_TIME)
+            elif command == "counts":
                 print(table.counts().line(), flush=True)
-            elif command in ("signal", None):  # asked a second time, or the grace is over
-                _end_at_once(table)
+            elif command is None and drained:
+                logger.warning(NO_BYE)
+                return
+            elif command is None or (command == "signal" and clock.boot() - told_at > ONE_SIGNAL):
+                _end_at_once(table)  # the grace is over, or it was asked a second time
 
 
 def require_queues(app: App, asked: Sequence[str] | None) -> tuple[str, ...]:
@@ -133,10 +160,30 @@ def require_queues(app: App, asked: Sequence[str] | None) -> tuple[str, ...]:
             "the app has no tasks, so there is nothing that this worker could run; decorate a function with @app.task, "
             'and if tasks are in other modules, name these: App(..., include=["shop.jobs"])'
         )
-    queues = tuple(app.queues() if asked is None else asked)
-    if not queues:
-        raise ConfigError("no queues to work on; leave --queues out to work on all queues of the app's tasks")
-    return queues
+    return tuple(app.queues() if asked is None else asked)
+
+
+def _checked_queues(queues: object) -> tuple[str, ...]:
+    """Return the queues that a caller asks for, each once; raises ConfigError."""
+    if isinstance(queues, str) or not isinstance(queues, Iterable):
+        example = f"[{queues!r}]" if isinstance(queues, str) else "['default', 'mail']"
+        raise ConfigError(f"queues={shown(queues)} has to be a list of names, such as queues={example}")
+    names = tuple(dict.fromkeys(checked("queue", name) for name in queues))
+    if not names:
+        raise ConfigError("queues names no queues to work on; leave it out to work on all queues of the app's tasks")
+    return names
+
+
+def unused_queues(app: App, queues: Sequence[str]) -> str:
+    """Return a line that warns of queues which no task of the app uses by itself; an empty one: there are none."""
+    known = app.queues()
+    missing = [name for name in queues if name not in known]
+    if not missing:
+        return ""
+    return (
+        f"queues that are no task's own: {', '.join(missing)}. "
+        "Only what calls put there with options(queue=) will come." + did_you_mean(missing[0], known)
+    )
 
 
 def _end_at_once(table: Table) -> None:
