@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
-from tenure import AddError, App, Backoff, Job, Signature, Task, current_job
+from tenure import AddError, App, Backoff, Job, JobContext, Signature, Task, current_job
 
 app = App("shop", include=["shop.mail"])
 
@@ -18,6 +19,40 @@ def charge(order_id: int, cents: int = 0, *, note: str = "") -> str:
 @app.task(queue="billing", key=lambda order_id: f"order:{order_id}", max_attempts=5, backoff=Backoff(base=2))
 def invoice(order_id: int) -> bytes:
     return bytes(order_id)
+
+
+@app.task
+def export(ctx: JobContext, table: str, rows: int = 0) -> int:
+    ctx.progress(1, rows, table)
+    return rows
+
+
+@app.task(queue="web", results=False)
+async def fetch(ctx: JobContext, url: str) -> bytes:
+    return url.encode()
+
+
+@app.task
+async def head(url: str) -> int:
+    return len(url)
+
+
+@app.task
+def anything(value: object, *, twice: bool = False) -> str:
+    return str(value)
+
+
+@app.task(priority=3)
+def many(*numbers: int, **words: str) -> int:
+    return len(numbers) + len(words)
+
+
+@app.on_worker_start
+def begin() -> None: ...
+
+
+@app.on_worker_stop
+async def end() -> None: ...
 
 
 def uses() -> None:
@@ -33,10 +68,36 @@ def uses() -> None:
     mixed: list[Job[object] | AddError] = app.add_many([charge.s(1), invoice.s(2)])
     assert len(mixed) == 2
     assert_type(current_job.attempt, int)
+    assert_type(export.delay("orders", rows=3), Job[int])
+    assert_type(export.s("orders"), Signature[int])
+    assert_type(export.options(priority=1).delay("orders"), Job[int])
+    assert_type(export(JobContext.for_test(), "orders"), int)
+    assert_type(fetch.delay("https://example.org"), Job[bytes])
+    assert_type(anything.delay(3, twice=True), Job[str])
+    assert_type(many.delay(1, 2, word="x"), Job[int])
+    assert_type(app.worker(async_slots=5).run().done, int)
+    assert_type(begin(), None)
+
+
+async def awaits(context: JobContext) -> None:
+    assert_type(await charge.adelay(42), Job[str])
+    assert_type(await charge.s(42).adelay(), Job[str])
+    assert_type(await fetch.options(queue="slow").adelay("https://example.org"), Job[bytes])
+    assert_type(await head("https://example.org"), int)
+    assert_type(await fetch(context, "https://example.org"), bytes)
+    coroutine: Coroutine[Any, Any, int] = head("https://example.org")
+    await coroutine
+    assert_type(context.deadline, float | None)
+    context.log.info("so far")
 
 
 def gives(task: Task[[int], bytes]) -> Job[bytes]:
     return task.delay(1)
 
 
+def gives_too(task: Task[[str], bytes]) -> Job[bytes]:
+    return task.delay("https://example.org")
+
+
 gives(invoice)
+gives_too(fetch)

@@ -33,6 +33,15 @@ WRONG = [
     ("job: Job[int] = charge.delay(1)", "assignment", "reportAssignmentType"),
     ("charge.delay(1).id = 'x'", "misc", "reportAttributeAccessIssue"),
     ("current_job.attempt + 'x'", "operator", "reportOperatorIssue"),
+    ("export.delay(JobContext.for_test(), 'orders')", "arg-type", "reportArgumentType"),
+    ("export.delay(3)", "arg-type", "reportArgumentType"),
+    ("export('orders')", "call-arg", "reportCallIssue"),
+    ("export.delay('orders', ctx=None)", "call-arg", "reportCallIssue"),
+    ("fetch.s()", "call-arg", "reportCallIssue"),
+    ("wrong: int = head('https://example.org')", "assignment", "reportAssignmentType"),
+    ("head.adelay(3)", "arg-type", "reportArgumentType"),
+    ("app.on_worker_start(charge)", "type-var", "reportArgumentType"),
+    ("JobContext.for_test().progress('half')", "arg-type", "reportArgumentType"),
 ]
 
 
