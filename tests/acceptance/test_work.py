@@ -64,7 +64,8 @@ def test_keys_and_batches(stage: Stage) -> None:
         [jobs.invoice.s(2, 1), jobs.invoice.s(1, 300), jobs.invoice.s(3, 1), jobs.invoice.s(2, 1)]
     )
     assert [type(one).__name__ for one in batch] == ["Job", "KeyConflict", "Job", "Job"]
-    big = jobs.app.add_many([jobs.work.s(1), jobs.broken.s(secrets.token_hex(3_000_000)), jobs.work.s(object())])  # type: ignore[arg-type]
+    unfit = jobs.broken.s("\ud800")  # fits its hint, and has no wire form
+    big = jobs.app.add_many([jobs.work.s(1), jobs.broken.s(secrets.token_hex(3_000_000)), unfit])
     assert isinstance(big[0], Job)
     assert isinstance(big[1], MessageTooLarge)
     assert isinstance(big[2], AddError)
