@@ -61,6 +61,9 @@ class EngineMachine(RuleBasedStateMachine):
         self.living = [bytes([n]) * 16 for n in (1, 2, 3)]
         self.sessions = list(self.living)
         """Every session there ever was; those that were said bye to are not among the living."""
+        self.watched: Engine | None = None
+        self.awaited: dict[bytes, None] = {}
+        self.over: set[bytes] = set()
 
     @initialize(
         key_window=st.sampled_from([0, 5_000, 86_400_000]), result_ttl=st.sampled_from([0, FLOOR_MS, 3_600_000])
@@ -416,6 +419,34 @@ class EngineMachine(RuleBasedStateMachine):
         assert rows.keys() == self.model.jobs.keys()
         for id, job in self.model.jobs.items():
             assert self.state_of(id) == job.state, id
+
+    @invariant()
+    def callers_are_told_the_states(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        ids = [*self.ids, *self.model.aliases, b"\0" * 16]
+        for line in self.engine.states(ids, self.wall):
+            job = self.model.jobs.get(self.model.aliases.get(line.id, (line.id, 0))[0])
+            if job is None:
+                assert line.state in ("unknown", "expired")
+            elif job.state == "done" and job.ended_at + self.retention.result_ttl <= self.wall:
+                assert line.state == "expired"
+            else:
+                told = "dead" if job.state == "purged" else job.state
+                assert (line.state, line.attempts, line.losses) == (told, job.attempts, job.losses)
+
+    @invariant()
+    def whoever_waits_hears_of_the_end(self) -> None:
+        if not hasattr(self, "engine"):
+            return
+        over = {id for id, job in self.model.jobs.items() if job.state in ("done", "dead", "cancelled", "purged")}
+        if self.watched is self.engine:
+            told = self.engine.ended()
+            assert told >= (over - self.over) & self.awaited.keys()
+            assert told <= self.awaited.keys()
+        self.awaited.update(dict.fromkeys(self.ids))
+        self.engine.watch(self.awaited)
+        self.watched, self.over = self.engine, over
 
     def the_books_match_a_fresh_start(self, data: st.DataObject) -> None:
         fresh = self.open(self.copy_files())
