@@ -13,7 +13,19 @@ from dataclasses import InitVar, dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NamedTuple, NewType, NotRequired, Optional, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    Required,
+    TypedDict,
+    TypeVar,
+)
 from uuid import UUID, uuid4
 
 import attrs
@@ -143,6 +155,44 @@ class Strict(pydantic.BaseModel):
     address: Address
 
 
+@dataclass(slots=True, kw_only=True, frozen=True)
+class Slotted:
+    a: int
+    b: str = "x"
+
+
+@pydantic.dataclasses.dataclass
+class Checked:
+    a: int
+    spot: Spot | None = None
+
+
+class Numbers(pydantic.RootModel[list[int]]):
+    pass
+
+
+class Tree(pydantic.BaseModel):
+    kids: list[Tree] = []
+    tags: set[str] = set()
+    extra: dict[str, Any] = {}
+
+
+class Open(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow", frozen=True)
+    url: pydantic.HttpUrl | None = None
+
+
+@attrs.frozen
+class Node:
+    x: int
+    kids: tuple[Node, ...] = attrs.field(default=(), kw_only=True)
+
+
+class Branches(TypedDict, total=False):
+    a: Required[int]
+    b: list[Branches]
+
+
 class FurtherAddress(Address):
     street: str
 
@@ -250,6 +300,16 @@ HINTED: list[tuple[Any, Any]] = [
     ),
     (Customer | None, a_customer(home=Path("/tmp"))),
     (Customer | Address | None, Address(city="X")),
+    (Slotted, Slotted(a=1)),
+    (Checked, Checked(1, Spot(1))),
+    (Numbers | None, Numbers([1])),
+    (Numbers | list[int], Numbers([1])),
+    (Numbers | list[int], [1]),
+    (Tree, Tree(kids=[Tree()], tags={"a"}, extra={"d": 1})),
+    (set[Open], {Open(url="http://example.org/", more=2)}),  # type: ignore[call-arg, arg-type]
+    (dict[Open, Node], {Open(): Node(3, kids=(Node(4),))}),
+    (Branches, {"b": [{"a": 2}], "a": 1}),
+    (Mapping[str, Sequence[Spot]], {"a": (Spot(1),)}),
     (Strict, Strict(when=dt.datetime(2026, 1, 1, tzinfo=dt.UTC), address=Address(city="X"))),
 ]
 
