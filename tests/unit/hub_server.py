@@ -42,6 +42,7 @@ class HubServer:
     def __exit__(self, *_: object) -> None:
         self._tell("stop")
         self._thread.join()
+        self._wake.close()
         self.engine.close()
 
     def cut(self) -> None:
@@ -67,7 +68,7 @@ class HubServer:
                 assert isinstance(key.fileobj, socket.socket)
                 self._read(key.fileobj)
             self._flush()
-        for one in (self._listener, self._wake, self._woken, *self._places):
+        for one in (self._listener, self._woken, *self._places):
             one.close()
         self._selector.close()
 
