@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, EnumType
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Never, TypeVar, Unpack, overload
 
 from tenure.broker import Added, Broker, ProducerCounts
 from tenure.config import Settings, find_broker, seconds, whole
@@ -20,7 +20,7 @@ from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefiniti
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
-from tenure.names import checked, job_id, place_of, shown
+from tenure.names import checked, job_id, place_of, refuse_unknown, shown
 from tenure.outcome import DeadHook
 from tenure.signature import Signature
 from tenure.task import P, R, Task
@@ -61,7 +61,10 @@ class App:
         visibility_timeout: float | timedelta = _DEFAULTS.visibility_timeout,
         pool_size: int = _DEFAULTS.pool_size,
         compress_over: int | None = None,
+        **unknown: Never,
     ) -> None:
+        if unknown:
+            refuse_unknown("App()", App, unknown)
         self.name = checked("App name", name)
         self.include = _checked_include(include)
         self.settings = Settings(
@@ -275,6 +278,7 @@ class App:
         grace: float = _DEFAULTS.grace,
         visibility_timeout: float | timedelta | None = None,
         async_slots: int = 100,
+        **unknown: Never,
     ) -> Worker:
         """Return a worker for this process; `run()` works until it is told to stop.
 
@@ -283,6 +287,8 @@ class App:
         """
         from tenure.worker import Worker  # the one import of a higher layer, when it is asked for
 
+        if unknown:
+            refuse_unknown("app.worker()", self.worker, unknown)
         return Worker(
             self,
             queues=queues,
@@ -381,6 +387,15 @@ def _job_or_error(app: App, message: Message, added: Added) -> Job[Any] | AddErr
     refused = AddError(f"{message.task}: {error}", message.id)
     refused.__cause__ = error
     return refused
+
+
+def task_named(app: str, name: str) -> Task[..., Any]:
+    """Return a task that was pickled, by its app's name; raises ConfigError where there is none, or more than one."""
+    found = [one.tasks[name] for one in list(_apps) if one.name == app and name in one.tasks]
+    if len(found) != 1:
+        what = "no" if not found else f"{len(found)}"
+        raise ConfigError(f"task {name} was pickled, and {what} app named {app!r} here has it; import its module first")
+    return found[0]
 
 
 def app_named(name: str | None, job: Job[Any]) -> App:

@@ -139,6 +139,12 @@ def find_broker(
 
 
 def _checked_url(source: str, url: object) -> str:
+    if type(url) is str and url.startswith("unix:"):
+        from pathlib import Path
+        from urllib.parse import quote
+
+        path = quote(str(Path(url.removeprefix("unix:")).absolute()))
+        raise ConfigError(f"{source} is {shown(url)}, which is no URL; write it as tenure+unix://{path}")
     if type(url) is not str or "://" not in url:
         raise ConfigError(f"{source} is {shown(url)}, which is no URL; write for example {DEFAULT_BROKER}")
     return url

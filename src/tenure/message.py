@@ -131,10 +131,10 @@ def check_name(kind: str, name: str) -> str:
         size = len(name.encode())
     except UnicodeEncodeError:
         raise ValueError(f"{kind} {name!r} holds a lone surrogate, which has no UTF-8 form; use plain text") from None
-    if not 0 < size <= MAX_NAME_BYTES:
-        raise ValueError(
-            f"{kind} {name[:60]!r} has {size} bytes; a {kind} has 1 to {MAX_NAME_BYTES} bytes of UTF-8: shorten it"
-        )
+    if not size:
+        raise ValueError(f"{kind} '' is empty; give 1 to {MAX_NAME_BYTES} bytes of UTF-8")
+    if size > MAX_NAME_BYTES:
+        raise ValueError(f"{kind} {name[:60]!r} has {size} bytes; shorten it to {MAX_NAME_BYTES} bytes of UTF-8")
     if not name.isprintable() and any(ch < " " or ch == "\x7f" for ch in name):
         raise ValueError(f"{kind} {name!r} holds a control character; leave those out")
     return name

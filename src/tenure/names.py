@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.message import check_name
@@ -76,6 +76,13 @@ def unknown_option(where: str, word: str, known: Iterable[str]) -> str:
     if not hint and "retr" in word:
         hint = " Did you mean 'max_attempts'?"
     return f"{where} has no option {word}=.{hint} Options: {', '.join(names)}."
+
+
+def refuse_unknown(where: str, function: Callable[..., Any], words: Iterable[str]) -> NoReturn:
+    """Raise ConfigError for keywords that a function does not have, with the ones that it has."""
+    known = [name for name in inspect.signature(function).parameters if name != "unknown"]
+    word = next(iter(words))
+    raise ConfigError(f"{where} has no option {word}=.{did_you_mean(word, known)} Options: {', '.join(known)}.")
 
 
 def shown(value: object) -> str:

@@ -49,7 +49,7 @@ class CallOptions:
         """Return these options with those that `later` gives in their place."""
         merged = {name: getattr(self, name) for name in _FIELDS}
         merged.update((name, value) for name in _FIELDS if (value := getattr(later, name)) is not None)
-        return CallOptions(**merged)
+        return _startable(CallOptions(**merged))
 
 
 _FIELDS = tuple(item.name for item in fields(CallOptions))
@@ -89,7 +89,16 @@ def call_options(words: CallWords) -> CallOptions:
             f"delay={given['delay']!r} and run_at={given['run_at']!r} both say when to start; give one of them"
         )
     checked_: dict[str, Any] = {_FIELD_OF.get(word, word): _CHECKS[word](value) for word, value in given.items()}
-    return CallOptions(**checked_)
+    return _startable(CallOptions(**checked_))
+
+
+def _startable(options: CallOptions) -> CallOptions:
+    """Return the options unless the latest start comes before the earliest one."""
+    start, end = options.run_at, options.expires
+    if start is None or end is None or start.relative != end.relative or end.seconds >= start.seconds:
+        return options
+    given = f"delay={start.seconds:g} and expires={end.seconds:g}" if start.relative else "run_at= and expires="
+    raise ConfigError(f"{given} leave no time to start: expires= is the latest start; give one after the earliest")
 
 
 def _delay(value: object) -> When:

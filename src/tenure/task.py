@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -31,7 +32,7 @@ from tenure.leaves import NO_ENUMS
 from tenure.message import (
     Message,
 )
-from tenure.names import checked, shown
+from tenure.names import checked, did_you_mean, shown
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
 from tenure.task_options import TaskOptions
@@ -87,6 +88,19 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # As a function is: by the place where whoever reads it finds it, so that another process can call it.
+        function = self.fn
+        place = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
+        return _task_at, (*place, self.app.name, self.name)
+
+    def running(self, function: Callable[..., Any]) -> Task[P, R]:
+        """Return a copy of the task that runs another function in the place of its own, as tests do."""
+        twin: Task[P, R] = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.fn = function
+        return twin
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job for this call and return its handle once the broker has it safe.
@@ -289,7 +303,7 @@ class Task(Generic[P, R]):
         try:
             return self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self.name}() {error}") from None
+            raise TypeError(f"{self.name}() {error}{_strangers(self._signature, kwargs, str(error))}") from None
 
     def _key(self, options: CallOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         if options.key is not None or self.defaults.key is None:
@@ -305,6 +319,29 @@ class Task(Generic[P, R]):
             return checked("key", key)
         except ConfigError as error:
             raise ConfigError(f"key= of task {self.name}: {error}") from None
+
+
+def _strangers(signature: inspect.Signature, kwargs: Mapping[str, Any], said: str) -> str:
+    """Return what to add to the error of a call about keywords that the function does not have."""
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    unknown = [word for word in kwargs if word not in signature.parameters]
+    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
+        return ""
+    also = "" if "unexpected keyword" in said else f", and got an unexpected keyword argument {unknown[0]!r}"
+    hint = did_you_mean(unknown[0], signature.parameters)
+    return also + (f".{hint}" if hint else "")
+
+
+def _task_at(module: str, qualname: str, app: str, name: str) -> Task[..., Any]:
+    """Return the task that was pickled: what its function's name stands for, else the one that an app knows."""
+    found: object = importlib.import_module(module) if module else None
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if isinstance(found, Task) and found.name == name:
+        return found
+    from tenure.app import task_named  # the app makes tasks, so it imports this module
+
+    return task_named(app, name)
 
 
 class TaskCall(Generic[P, R]):

@@ -240,3 +240,20 @@ def test_the_worker_gets_what_was_asked_for(app: App) -> None:
         app.worker(threads=0)
     with pytest.raises(ConfigError, match="grace=-1"):
         app.worker(grace=-1)
+
+
+def test_a_mistyped_option_is_answered_with_the_right_one(app: App) -> None:
+    app.task(charge)
+    with pytest.raises(ConfigError, match=r"App\(\) has no option incldue=. Did you mean 'include'.*compress_over.$"):
+        App("shop", incldue=["shop.jobs"])  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"app.worker\(\) has no option thread=. Did you mean 'threads'.*async_slots.$"
+    ):
+        app.worker(thread=3)  # type: ignore[arg-type]
+
+
+def test_an_empty_name_is_called_empty() -> None:
+    with pytest.raises(ConfigError, match=r"^App name '' is empty; give 1 to 512 bytes of UTF-8$"):
+        App("")
+    with pytest.raises(ConfigError, match="has 600 bytes; shorten it to 512 bytes"):
+        App("x" * 600)

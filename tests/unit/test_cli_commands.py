@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from tenure.cli import jobs, record
 from tenure.cli.main import COMMANDS, cli, main
@@ -247,6 +249,7 @@ def test_what_was_done_before_the_server_went_away_is_shown(run: Run, admin: Mem
         (("worker", "-A", "x", "--visibility-timeout", "0.01"), "too short"),
         (("worker", "-A", "x", "--queues", " , "), "names no queue"),
         (("server", "--max-body", "0"), "64KiB"),
+        (("server", "--max-line", "1000"), "1KiB or more"),
         (("server", "--durability", "some"), "full"),
         (("serve",), "No such command"),
     ],
@@ -290,3 +293,40 @@ def test_every_command_has_the_help_that_the_list_shows() -> None:
 
 def test_the_version_is_told(run: Run) -> None:
     assert run("--version").output.startswith("tenure, version ")
+
+
+def test_the_dead_list_fits_a_terminal_and_leaves_ids_whole(
+    run: Run, admin: MemoryAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = "gave up after 20 attempts: " + "a long reason, " * 40
+    admin.jobs[ID] |= {"reason": why, "task": "shop.billing.invoices.send_the_reminder"}
+    for width in (80, 100, 200):
+        out = io.StringIO()
+        monkeypatch.setattr(jobs, "open_console", lambda out=out, width=width: Console(file=out, width=width))
+        run("dead", "ls")
+        lines = out.getvalue().splitlines()
+        assert ID in out.getvalue()
+        assert OTHER in out.getvalue()
+        assert max(map(len, lines)) <= width
+        assert len(lines) < 16
+    assert why.strip() in run("dead", "show", ID).output
+
+
+@pytest.mark.parametrize("command", ["record", "queues", "job", "dead ls", "dead requeue", "dead purge", "dead show"])
+def test_help_speaks_of_an_app_only_where_there_is_one(command: str) -> None:
+    shown = CliRunner().invoke(cli, [*command.split(), "--help"]).output
+    assert "$TENURE_BROKER" in shown
+    assert "App(broker" not in shown
+    assert "App(broker" in CliRunner().invoke(cli, ["worker", "--help"]).output
+
+
+@pytest.mark.usefixtures("run")
+def test_a_terminal_without_the_letters_shows_the_rest(admin: MemoryAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin.ledger["queues"] = {"gr\u00fcn": admin.ledger["totals"]}
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", terminal)
+    with pytest.raises(SystemExit) as ended:
+        main(["queues"])
+    assert ended.value.code == 0
+    terminal.flush()
+    assert b"gr?n" in terminal.buffer.getvalue()

@@ -96,3 +96,9 @@ def test_seconds_take_a_timedelta() -> None:
     for name, limit in LIMITS.items():
         checked = whole(name, int(limit.least)) if limit.whole else seconds(name, limit.least)
         assert checked == limit.least
+
+
+def test_the_address_of_a_unix_socket_is_corrected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=f"--broker is 'unix:a b.sock'.* tenure\\+unix://{tmp_path}/a%20b.sock$"):
+        find_broker("unix:a b.sock")

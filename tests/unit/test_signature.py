@@ -85,6 +85,9 @@ NAIVE = NOON.replace(tzinfo=None)
 @pytest.mark.parametrize(
     ("words", "text"),
     [
+        ({"delay": 10, "expires": 5}, "delay=10 and expires=5 leave no time to start"),
+        ({"delay": timedelta(minutes=1), "expires": 59}, "delay=60 and expires=59 leave no time"),
+        ({"run_at": NOON, "expires": NOON - timedelta(seconds=1)}, "run_at= and expires= leave no time"),
         ({"run_at": NAIVE}, "run_at=.*naive datetime.*time zone"),
         ({"expires": NAIVE}, "expires=.*naive"),
         ({"delay": NOON}, "give it as run_at="),
@@ -105,7 +108,7 @@ NAIVE = NOON.replace(tzinfo=None)
         ({"priority": 5.0}, "priority=5.0"),
         ({"visibility_timeout": 0}, "visibility_timeout=0 .*0.1 to 604800 seconds"),
         ({"max_attempts": 0}, "max_attempts=0"),
-        ({"queue": ""}, "queue '' has 0 bytes"),
+        ({"queue": ""}, "queue '' is empty"),
         ({"queue": 3}, "queue has to be a str, not int"),
         ({"key": "a\nb"}, "control character"),
         ({"key": "x" * 513}, "513 bytes"),
@@ -122,3 +125,11 @@ def test_an_impossible_option_is_refused(words: dict[str, Any], text: str) -> No
         charge.s(1).options(**words)
     with pytest.raises(ConfigError, match=text):
         charge.options(queue="x").options(**words)
+
+
+def test_a_later_option_may_not_end_before_an_earlier_one_begins() -> None:
+    with pytest.raises(ConfigError, match="delay=10 and expires=5"):
+        charge.options(delay=10).s(1).options(expires=5)
+    assert charge.options(delay=10, expires=10).s(1).call_options.expires == When(10.0, True)
+    mixed = charge.options(delay=10, expires=NOON).s(1)  # only the broker's clock can tell
+    assert mixed.call_options.run_at == When(10.0, True)

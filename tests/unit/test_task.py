@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import multiprocessing
+import pickle
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from typing import Any
 from zlib import crc32
@@ -11,6 +15,7 @@ import pytest
 
 from tenure import App, Backoff, ConfigError, NotSerializable, TaskDefinitionError
 from tenure.codec import fingerprint, unpack_call
+from tests.unit import pooled
 from tests.unit.fake_broker import FakeBroker
 
 MISSING = object()
@@ -228,3 +233,41 @@ def test_a_wrong_name_is_refused(app: App) -> None:
         app.task(name="a\nb")(charge)
     with pytest.raises(TaskDefinitionError, match="name="):
         app.task(lambda: None)
+
+
+def test_a_task_is_pickled_by_its_place_and_runs_in_a_pool_of_processes() -> None:
+    for task in (pooled.charge, pooled.under_another_name):
+        assert pickle.loads(pickle.dumps(task)) is task
+        assert copy.copy(task) is copy.deepcopy(task) is task
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        assert pool.submit(pooled.charge, 6, 7).result(30) == 42
+
+
+def test_a_task_that_is_not_here_says_what_to_import(app: App) -> None:
+    packed = pickle.dumps(app.task(name="here")(charge))
+    assert pickle.loads(packed) is app.tasks["here"]
+    app._tasks.clear()
+    with pytest.raises(ConfigError, match=r"task here was pickled, and no app named 'shop'.* import its module"):
+        pickle.loads(packed)
+
+
+def test_a_signature_is_pickled_with_its_task() -> None:
+    call = pooled.charge.s(6, 7).options(queue="x")
+    assert pickle.loads(pickle.dumps(call)) == call
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "says"),
+    [
+        (
+            (1,),
+            {"cent": 2},
+            r"charge\(\) missing .*'cents', and got an unexpected keyword argument 'cent'. Did you mean 'cents'\?$",
+        ),
+        ((1, 2), {"cent": 2}, r"got an unexpected keyword argument 'cent'. Did you mean 'cents'\?$"),
+        ((1,), {}, r"charge\(\) missing a required argument: 'cents'$"),
+    ],
+)
+def test_a_wrong_keyword_is_named(args: tuple[Any, ...], kwargs: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        pooled.charge.s(*args, **kwargs)

@@ -12,13 +12,20 @@ from typing import Any
 import click
 
 from tenure.cli.options import F, broker_option, json_option, print_json
-from tenure.cli.tables import print_table
+from tenure.cli.tables import open_console, print_table, shorten
 from tenure.errors import KeyConflict
 from tenure.inspection import Inspection, inspect
 from tenure.outcome import escape
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _MAX_RESULT = 1_000
+
+
+_ROOMY = 140
+"""Columns of a terminal from which the dead list has room for everything."""
+
+_SHORT = 45
+"""Letters of a reason in a terminal that is narrower."""
 
 
 def job_id(value: str) -> str:
@@ -72,28 +79,27 @@ def dead() -> None:
 @click.option("--queue", metavar="NAME", help="Of this queue only.")
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="At most so many.")
 def ls(broker: str | None, as_json: bool, queue: str | None, limit: int) -> None:
-    """List dead jobs, oldest first."""
+    """List dead jobs, oldest first; `tenure dead show ID` says all about one."""
     with inspect(broker) as inspection:
         rows = list(inspection.dead(queue, limit))
     if as_json:
         print_json(rows)
         return
-    _print_rows(
-        ("id", "queue", "task", "attempts", "losses", "died", "reason"),
-        [
-            (
-                row["id"],
-                row["queue"],
-                row["task"],
-                row["attempts"],
-                row["losses"],
-                _when(row["ended_at"]),
-                row["reason"],
-            )
-            for row in rows
-        ],
-        "no dead jobs",
-    )
+    if not rows:
+        click.echo("no dead jobs")
+        return
+    console = open_console()
+    narrow = console.width < _ROOMY
+    columns = ("id", "queue", "task", *(() if narrow else ("attempts", "losses")), "died", "reason")
+    cells = [
+        {
+            **row,
+            "died": _when(row["ended_at"])[: 19 if narrow else None],
+            "reason": shorten(row["reason"] or "", _SHORT if narrow else console.width // 2),
+        }
+        for row in rows
+    ]
+    print_table(columns, [[row[column] for column in columns] for row in cells], whole=("id",), console=console)
 
 
 dead.add_command(job, "show")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from typing import Any
 
@@ -54,6 +55,8 @@ def cli() -> None:
 
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; errors that Tenure raises on purpose become one line and exit code 1."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that has no letter for something shows the rest
     try:
         return cli.main(args=args, prog_name="tenure", standalone_mode=True)
     except BrokenPipeError:  # `tenure record | head`; it is a ConnectionError as well

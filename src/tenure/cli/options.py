@@ -11,14 +11,20 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def broker_option(command: F) -> F:
-    """Add `--broker URL`."""
+def _broker(first: str) -> Callable[[F], F]:
     return click.option(
         "--broker",
         metavar="URL",
-        help="Where the jobs are kept. Without it: App(broker=...), then $TENURE_BROKER, then [tool.tenure] in "
-        "pyproject.toml, then tenure://127.0.0.1:7333.",
-    )(command)
+        help=f"Where the jobs are kept. Without it: {first}$TENURE_BROKER, then [tool.tenure] in pyproject.toml, "
+        "then tenure://127.0.0.1:7333.",
+    )
+
+
+broker_option = _broker("")
+"""Adds `--broker URL` to a command that knows no app."""
+
+app_broker_option = _broker("App(broker=...), then ")
+"""Adds `--broker URL` to a command that has an app."""
 
 
 def json_option(command: F) -> F:

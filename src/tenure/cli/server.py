@@ -9,6 +9,8 @@ import click
 
 from tenure.cli.options import seconds, size
 
+_SHORTEST_LINE = 1024
+
 
 @click.command()
 @click.option(
@@ -94,11 +96,18 @@ def server(
         result_ttl=result_ttl,
         key_window=key_window,
         max_body=max_body,
-        max_line=max_line,
+        max_line=_max_line(max_line),
         max_connections=max_connections,
         line_timeout=_line_timeout(line_timeout),
     )
     run(options, lambda url: click.echo(f"tenure server on {url}, data in {data}, durability {durability}"))
+
+
+def _max_line(limit: int) -> int:
+    # A line carries the names of a queue and a task, a key and more, of up to 512 bytes each.
+    if limit < _SHORTEST_LINE:
+        raise click.BadParameter(f"{limit} bytes are too few for a line; give 1KiB or more", param_hint="--max-line")
+    return limit
 
 
 def _line_timeout(timeout: float) -> float:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tenure.cli.options import broker_option, seconds
+from tenure.cli.options import app_broker_option, seconds
 from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOptions, default_processes
 
 
@@ -18,7 +18,7 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
     metavar="MODULE[:NAME]",
     help="The module with your App, such as shop.jobs or shop.jobs:app.",
 )
-@broker_option
+@app_broker_option
 @click.option("--queues", metavar="A,B", help="Take from these queues only.  [default: all queues of the app's tasks]")
 @click.option(
     "--processes", type=click.IntRange(1, 256), default=default_processes(), metavar="N",

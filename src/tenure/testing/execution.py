@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import secrets
 import threading
@@ -189,9 +188,9 @@ class _Watched(Mapping[str, Task[..., Any]]):
         self._caught = caught
 
     def __getitem__(self, name: str) -> Task[..., Any]:
-        task = copy.copy(self._tasks[name])
-        task.fn = _watched_async(task.fn, self._caught) if task.is_async else _watched(task.fn, self._caught)
-        return task
+        task = self._tasks[name]
+        watch = _watched_async if task.is_async else _watched
+        return task.running(watch(task.fn, self._caught))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tasks)
