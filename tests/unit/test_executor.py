@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -17,6 +19,22 @@ from tenure.worker.room import ASYNC, SYNC
 from tests.unit.worker_fakes import delivery
 
 T = TypeVar("T")
+
+WITHOUT_COROUTINES = """
+import sys
+from tenure import App
+from tenure.clock import SystemClock
+from tenure.worker.services import Services
+from tenure.worker.table import Table
+
+app = App("shop", broker="tenure://127.0.0.1:1")
+app.task(name="plain")(print)
+Services(
+    app, app.broker, Table.create(2, shared=False), SystemClock(), queues=("default",), session="0" * 32, name="n",
+    threads=1, async_slots=1, grace=1.0, visibility_timeout=30.0,
+).prepare()
+print([name for name in ("asyncio", "concurrent.futures") if name in sys.modules])
+"""
 
 app = App("shop")
 
@@ -129,3 +147,8 @@ def test_kinds_of_slots(executor: Executor) -> None:
     assert executor.kinds("shop.other") == frozenset()
     assert executor.is_async(delivery(task="plain"))
     assert not executor.is_async(delivery(task="shop.other"))
+
+
+def test_a_process_without_coroutines_never_loads_asyncio() -> None:
+    code = [sys.executable, "-c", WITHOUT_COROUTINES]
+    assert subprocess.run(code, capture_output=True, text=True, timeout=30, check=True).stdout == "[]\n"
