@@ -42,7 +42,8 @@ class HubServer:
     def __exit__(self, *_: object) -> None:
         self._tell("stop")
         self._thread.join()
-        self._wake.close()
+        for one in (self._wake, self._woken):  # not by the thread: it may end before it was woken
+            one.close()
         self.engine.close()
 
     def cut(self) -> None:
@@ -68,7 +69,7 @@ class HubServer:
                 assert isinstance(key.fileobj, socket.socket)
                 self._read(key.fileobj)
             self._flush()
-        for one in (self._listener, self._woken, *self._places):
+        for one in (self._listener, *self._places):
             one.close()
         self._selector.close()
 
