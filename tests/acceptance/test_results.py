@@ -68,7 +68,7 @@ def test_results_and_errors(stage: Stage) -> None:
     began = time.monotonic()
     with pytest.raises(ResultTimeout):
         asleep.result(timeout=0.3)
-    assert 0.3 <= time.monotonic() - began < 0.4
+    assert 0.3 <= time.monotonic() - began < 0.8
     assert asleep.result(timeout=20) == "slept"
 
     later = results.double.options(delay=60).delay(1)
@@ -95,7 +95,7 @@ def test_results_that_are_not_kept(stage: Stage) -> None:
     began = time.monotonic()
     with pytest.raises(ResultsDisabled):
         silent.result()
-    assert time.monotonic() - began < 0.1
+    assert time.monotonic() - began < 0.3
     assert silent.wait(timeout=20) == "done"
     with pytest.raises(ResultsDisabled):
         results.app.job(silent.id).result(timeout=20)

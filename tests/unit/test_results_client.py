@@ -134,7 +134,7 @@ def test_a_wait_ends_in_time_with_what_is_known(broker: ServerBroker, hand: Hand
     for seconds in (0.1, 0.3, 0.7):
         began = time.monotonic()
         assert broker.results().wait([id], seconds) == [JobState(id, "running")]
-        assert seconds <= time.monotonic() - began < seconds + 0.05
+        assert seconds <= time.monotonic() - began < seconds + 0.25
 
 
 def test_a_long_wait_asks_twice_a_second(server: HubServer, broker: ServerBroker, hand: Hand) -> None:
@@ -314,7 +314,7 @@ def test_a_timeout_is_exact_whatever_the_server_does() -> None:
             began = time.monotonic()
             with pytest.raises(BrokerUnavailable, match="did not answer in time"):
                 broker.results().wait([new_id()], 0.2)
-            assert 0.2 <= time.monotonic() - began < 0.25
+            assert 0.2 <= time.monotonic() - began < 0.45
         assert len(server.peers) == 1  # what is on its way is read by the next caller
         broker.close()
 
