@@ -1,15 +1,16 @@
 # Every target makes and updates .venv by itself; a Python of 3.11 or newer is all that a machine needs.
 #
-#   make demo     see it work: server, workers, a crash, a cut connection, the record
-#   make test     everything that this machine can run
-#   make check    format, lint, types, layers, unit and property tests
-#   make bench    measure speed and size
-#   make format   let ruff rewrite what it can
-#   make clean    remove .venv and all that was made
+#   make demo        see it work: server, workers, a crash, a cut connection, the record
+#   make test        everything that this machine can run
+#   make check       format, lint, types, layers, unit and property tests
+#   make bench       measure speed and size
+#   make format      let ruff rewrite what it can
+#   make reference   write the pages of docs/reference that are made from the code
+#   make clean       remove .venv and all that was made
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench format clean
+.PHONY: help demo test check bench format reference clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 PYTEST := $(BIN)/python -m pytest --timeout 60
 
-CODE := src tests $(if $(wildcard examples/*.py examples/*/*.py),examples)
+CODE := src tests $(wildcard docs/*.py) $(if $(wildcard examples/*.py examples/*/*.py),examples)
 FAST_TESTS := $(wildcard tests/unit tests/property)
 SLOW_TESTS := $(wildcard tests/contract tests/typing tests/faults tests/acceptance)
 # TENURE_CHECKED=1 says that `make check` has just passed, so its tests need no second run.
@@ -65,6 +66,9 @@ bench: $(DEV)
 format: $(DEV)
 	@$(BIN)/ruff check --fix-only --quiet $(CODE)
 	@$(BIN)/ruff format $(CODE)
+
+reference: $(DEV)
+	@$(BIN)/python -m docs.make_reference
 
 # The layers are read anew each time: a cached import of a file that was not there yet is kept as one of its package.
 # All parts run, also behind one that failed, so that one run shows everything.

@@ -48,7 +48,7 @@ class App:
     pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  `include` names the modules that a
     worker imports for their tasks.  `add_timeout` (at most 300) and `visibility_timeout` are seconds, `pool_size` is
     the largest number of connections for adding.  `compress_over`: arguments of more than so many bytes travel
-    compressed (None: never).
+    compressed (None: never).  Raises ConfigError for a value that cannot be.
     """
 
     def __init__(
@@ -110,8 +110,9 @@ class App:
         idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
         (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
         these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
-        a `Failure`, called when a job has failed for good; see `App.on_dead`), `check` (False: arguments need not fit
-        the function's type hints).  Raises TaskDefinitionError.
+        a `Failure`, called when a job has failed for good; see `App.on_dead`), `results` (False: what the function
+        returns is not kept), `check` (False: arguments need not fit the function's type hints).
+        Raises TaskDefinitionError.
         """
         options = task_options(words)
         if function is not None:
@@ -144,6 +145,7 @@ class App:
         """Have each worker process call this before its first job: `@app.on_worker_start`; sync or async.
 
         The hooks run in the order of their registration; one that raises ends the process, with its traceback shown.
+        Raises ConfigError for what cannot be called.
         """
         self.start_hooks.append(_checked_hook("on_worker_start", hook))
         return hook
@@ -152,12 +154,16 @@ class App:
         """Have each worker process call this after its last job: `@app.on_worker_stop`; sync or async.
 
         The hooks run in the reverse order of their registration; the error of one is logged, and the others follow.
+        Raises ConfigError for what cannot be called.
         """
         self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
         return hook
 
     def register(self, kind: type[E]) -> type[E]:
-        """Let members of an Enum class travel that no type hint of their task names; also as a decorator."""
+        """Let members of an Enum class travel that no type hint of their task names; also as a decorator.
+
+        Raises ConfigError for what is no Enum class.
+        """
         if not isinstance(kind, EnumType):
             raise ConfigError(
                 f"app.register takes an Enum class, not {shown(kind)}; other classes are declared in the signature"
@@ -177,7 +183,7 @@ class App:
 
         What could not be added is an AddError at its place (KeyConflict, MessageTooLarge, or one whose cause tells
         why the call could not be packed) and does not stop the others.  Raises BrokerUnavailable when the broker did
-        not confirm; its `resend()` returns what this would have.
+        not confirm within `add_timeout`; its `resend()` returns what this would have.
         """
         calls = list(signatures)
         for call in calls:
@@ -240,7 +246,10 @@ class App:
         return ProducerCounts(0, 0, 0) if self._broker is None else self._broker.counts()
 
     def use_broker(self, url: str) -> None:
-        """Use this broker instead of the app's own, as `--broker` does; before the first job is added."""
+        """Use this broker instead of the app's own, as `--broker` does; before the first job is added.
+
+        Raises ConfigError for what is no URL.
+        """
         self.close()
         self._given = find_broker(url)
 
@@ -283,7 +292,8 @@ class App:
         """Return a worker for this process; `run()` works until it is told to stop.
 
         `queues`: default all queues of the tasks.  `threads` and `async_slots`: how many jobs run at a time, of plain
-        functions and of coroutines.  `grace` and `visibility_timeout` are seconds.
+        functions and of coroutines.  `grace` (for running jobs when it is told to stop) and `visibility_timeout` are
+        seconds.  Raises ConfigError.
         """
         from tenure.worker import Worker  # the one import of a higher layer, when it is asked for
 

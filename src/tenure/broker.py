@@ -92,7 +92,10 @@ class JobState(NamedTuple):
 
 
 class ProducerCounts(NamedTuple):
-    """What this process's adds came to, by the broker's answers."""
+    """What this process's adds came to, by the broker's answers.
+
+    `added` are new jobs, `duplicates` those whose key was there before, `unconfirmed` those without an answer.
+    """
 
     added: int
     duplicates: int
@@ -119,7 +122,8 @@ class Consumer(Protocol):
     def interrupt(self) -> None:
         """End a `take` that waits in another thread, soon and without losing what it was given."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connections; a `take` or `settle` that waits raises ConnectionError.  It ends no lease."""
 
 
 class Keeper(Protocol):
@@ -134,7 +138,8 @@ class Keeper(Protocol):
     def bye(self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]) -> list[EndedAs]:
         """Give back all that the session still holds; returns how each receipt in `settling` had ended."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the connection; ends no lease."""
 
 
 class ResultStore(Protocol):
@@ -154,20 +159,34 @@ class ResultStore(Protocol):
 class Admin(Protocol):
     """The operator's verbs; JSON-shaped values (dict, list, str, int, float, bool, None)."""
 
-    def record(self, verify: bool = False) -> dict[str, Any]: ...
-    def queues(self) -> list[dict[str, Any]]: ...
-    def job(self, id: str) -> dict[str, Any] | None: ...
-    def dead(self, queue: str | None, limit: int, after: str | None) -> list[dict[str, Any]]: ...
-    def requeue(self, id: str) -> str: ...
-    def purge(self, id: str) -> str: ...
-    def cancel(self, id: str, terminate: bool = False) -> str: ...
+    def record(self, verify: bool = False) -> dict[str, Any]:
+        """Return the record, recounted from the rows where `verify` says so."""
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Return one entry a queue."""
+
+    def job(self, id: str) -> dict[str, Any] | None:
+        """Return all that is known of a job, or None."""
+
+    def dead(self, queue: str | None, limit: int, after: str | None) -> list[dict[str, Any]]:
+        """Return a page of the dead list; `after` is the last id of the page before."""
+
+    def requeue(self, id: str) -> str:
+        """Put a dead job back: `ready`, or `already STATE`; raises JobNotFound and KeyConflict (its key is held)."""
+
+    def purge(self, id: str) -> str:
+        """Take a dead job off the list for good: `purged`, or `already STATE`; raises JobNotFound."""
+
+    def cancel(self, id: str, terminate: bool = False) -> str:
+        """Cancel a job: `cancelled`, `asked` when it runs, or `already STATE`; raises JobNotFound."""
 
 
 class Broker(Protocol):
     """What holds the jobs."""
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What it can hold."""
 
     def add(self, messages: Sequence[Message]) -> list[Added]:
         """Store the messages and return once they are safe; one answer a message, in order.
@@ -178,12 +197,20 @@ class Broker(Protocol):
     def counts(self) -> ProducerCounts:
         """What the adds of this process came to so far."""
 
-    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> Consumer: ...
+    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> Consumer:
+        """Return a worker process's line; `session` is 32 hexadecimal digits, new for each.
 
-    def keeper(self) -> Keeper: ...
+        `name` is a label, `visibility_timeout` is seconds.
+        """
 
-    def results(self) -> ResultStore | None: ...
+    def keeper(self) -> Keeper:
+        """Return what extends leases, over a connection of its own."""
 
-    def admin(self) -> Admin | None: ...
+    def results(self) -> ResultStore | None:
+        """Return where results are kept, or None where they are not."""
 
-    def close(self) -> None: ...
+    def admin(self) -> Admin | None:
+        """Return the operator's verbs, or None where there are none."""
+
+    def close(self) -> None:
+        """Close all connections for adding and for results."""

@@ -20,10 +20,17 @@ GUARD = 0.05
 class Clock(Protocol):
     """Seconds from three clocks, and a wait that goes by them."""
 
-    def wall(self) -> float: ...
-    def boot(self) -> float: ...
-    def mono(self) -> float: ...
-    def wait(self, event: threading.Event, seconds: float) -> bool: ...
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+
+    def boot(self) -> float:
+        """Seconds of the clock for own deadlines."""
+
+    def mono(self) -> float:
+        """Seconds of the clock for leases."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        """Wait for `event` up to `seconds`; True when it is set."""
 
 
 if hasattr(time, "CLOCK_BOOTTIME"):

@@ -59,7 +59,8 @@ class Settings:
     `visibility_timeout` is how long a worker holds a job without a sign of life, `grace` how long a leaving worker
     lets jobs run on, `add_timeout` how long `.delay()` takes at most, `answer_limit` how long an answer may take,
     `result_ttl` and `key_window` how long results and keys are kept after the end, `pool_size` how many connections
-    a producer process has at most.
+    a producer process has at most.  A job is dead after `max_attempts` failures or `max_losses` losses; `priority` is
+    0 to 9, 9 first.
     """
 
     visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT

@@ -72,7 +72,7 @@ class Job(Generic[R_co]):
         """Wait until the job has ended, at most `timeout` seconds (None: as long as it takes), and return its state.
 
         A job that failed or was cancelled raises nothing here.  Raises WouldDeadlock inside of a job where no slot
-        could run this one, and what `state` does.
+        could run this one, ConfigError for a timeout that cannot be, and what `state` does.
         """
         seconds = _seconds(timeout)
         return _known(self._early(seconds) or wait_for(self._store(), [self.id], seconds)[0])
@@ -150,7 +150,7 @@ def as_completed(jobs: Iterable[Job[T]], timeout: Timeout = None) -> Iterator[Jo
     """Yield the jobs in the order in which they end, each once; a job that failed or is not known counts as ended.
 
     All have to be of one app.  `timeout` is seconds from the call; raises ResultTimeout when some have not ended by
-    then, naming how many, and WouldDeadlock and BrokerUnavailable.
+    then, naming how many, and WouldDeadlock, BrokerUnavailable, and ConfigError for jobs of two apps.
     """
     seconds = _seconds(timeout)
     end = None if seconds is None else time.monotonic() + seconds

@@ -114,12 +114,16 @@ class Task(Generic[P, R]):
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job from a coroutine: as `delay`, and the event loop goes on meanwhile.
 
-        Cancelled while it waits, the job is added all the same, or `counts` tells that it was not.
+        Cancelled while it waits, the job is added all the same, or `app.counts` tells that it was not.  Raises what
+        `delay` does.
         """
         return await self.app.asend(self, self.message(args, kwargs, NO_OPTIONS))
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
-        """Return the call as a value that can be kept, given options, and sent later."""
+        """Return the call as a value that can be kept, given options, and sent later.
+
+        Raises TypeError, WrongArgument and NotSerializable, as `delay` does.
+        """
         self.check_call(args, kwargs)
         return Signature(self, args, kwargs)
 

@@ -1,4 +1,4 @@
-"""How a user's options and hooks for failures are typed: mypy reads this file, nothing runs it."""
+"""How a user's options and hooks for failures are typed: mypy and pyright read this file, nothing runs it."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CALLS = Path(__file__).with_name("calls.py")
+RIGHT = [str(file) for file in sorted(CALLS.parent.glob("*.py")) if file.name not in ("calls.py", Path(__file__).name)]
 
 # A line that a user might write, and what each checker has to say about it.
 WRONG = [
@@ -40,6 +41,18 @@ WRONG = [
     ("fetch.s()", "call-arg", "reportCallIssue"),
     ("wrong: int = head('https://example.org')", "assignment", "reportAssignmentType"),
     ("head.adelay(3)", "arg-type", "reportArgumentType"),
+    ("charge.s(1).delay(2)", "call-arg", "reportCallIssue"),
+    ("charge.options(delay=1).adelay('42')", "arg-type", "reportArgumentType"),
+    ("export.options(priority=1).delay(3)", "arg-type", "reportArgumentType"),
+    ("fetch.options(priority=1).s(url=3)", "arg-type", "reportArgumentType"),
+    ("count: int = charge.delay(1).result()", "assignment", "reportAssignmentType"),
+    ("charge.delay(1).result(timeout='soon')", "arg-type", "reportArgumentType"),
+    ("size: int = fetch.delay('x').result(timeout=1)", "assignment", "reportAssignmentType"),
+    ("found: Job[int] = app.job('0' * 32, charge)", "arg-type", "reportAssignmentType"),
+    ("app.add_many(charge.s(1))", "arg-type", "reportArgumentType"),
+    ("added: list[Job[int] | AddError] = app.add_many([charge.s(1)])", "list-item", "reportAssignmentType"),
+    ("app.job('0' * 32, 'charge')", "call-overload", "reportArgumentType"),
+    ("app.on_dead(charge.delay)", "type-var", "reportArgumentType"),
     ("app.on_worker_start(charge)", "type-var", "reportArgumentType"),
     ("JobContext.for_test().progress('half')", "arg-type", "reportArgumentType"),
 ]
@@ -67,9 +80,10 @@ def expected(first: int, column: int) -> dict[int, str]:
 
 def test_mypy(wrong_file: tuple[Path, int]) -> None:
     file, first = wrong_file
-    output = run(sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(file))
+    output = run(sys.executable, "-m", "mypy", "--no-error-summary", "--hide-error-context", str(file), *RIGHT)
     found: dict[int, set[str]] = {}
-    for line, code in re.findall(r"^.*wrong_calls\.py:(\d+): error: .*\[([\w-]+)\]$", output, re.MULTILINE):
+    for name, line, code in re.findall(r"^(.*\.py):(\d+): error: .*\[([\w-]+)\]$", output, re.MULTILINE):
+        assert name.endswith("wrong_calls.py"), output
         found.setdefault(int(line), set()).add(code)
     wanted = expected(first, 1)
     assert found.keys() == wanted.keys(), output
@@ -78,10 +92,8 @@ def test_mypy(wrong_file: tuple[Path, int]) -> None:
 
 def test_pyright(wrong_file: tuple[Path, int]) -> None:
     file, first = wrong_file
-    report = json.loads(run(sys.executable, "-m", "pyright", "--outputjson", str(file)))
-    found = {
-        item["range"]["start"]["line"] + 1: item["rule"]
-        for item in report["generalDiagnostics"]
-        if item["severity"] == "error"
-    }
+    report = json.loads(run(sys.executable, "-m", "pyright", "--outputjson", str(file), *RIGHT))
+    errors = [item for item in report["generalDiagnostics"] if item["severity"] == "error"]
+    assert {Path(item["file"]).name for item in errors} == {file.name}, json.dumps(errors, indent=1)
+    found = {item["range"]["start"]["line"] + 1: item["rule"] for item in errors}
     assert found == expected(first, 2), json.dumps(report["generalDiagnostics"], indent=1)

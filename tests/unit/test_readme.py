@@ -12,8 +12,6 @@ from tenure.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "docs/tutorial/first-app.md"]
-LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
-ANCHOR = re.compile(r"\]\(#([^)\s]+)\)")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -29,20 +27,6 @@ def commands(page: str) -> list[list[str]]:
     lines = [line for block in blocks(page, "console") for line in block.splitlines()]
     assert all(line.startswith("$ ") for line in lines)
     return [shlex.split(line[2:]) for line in lines]
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_link_leads_somewhere(page: str) -> None:
-    links = [target for target, _ in LINK.findall(text(page)) if "://" not in target]
-    missing = [target for target in links if not ((ROOT / page).parent / target).exists()]
-    assert links
-    assert missing == []
-
-
-def test_links_within_the_readme_lead_to_a_heading() -> None:
-    headings = re.findall(r"^#+ (.*)$", text("README.md"), re.MULTILINE)
-    slugs = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
-    assert set(ANCHOR.findall(text("README.md"))) <= slugs
 
 
 @pytest.mark.parametrize("page", PAGES)

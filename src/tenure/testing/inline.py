@@ -56,7 +56,7 @@ class InlineWorker:
         return added_calls(self.app, self.broker.messages, task)
 
     def assert_added(self, task: Task[..., Any], /, *args: Any, count: int | None = None, **kwargs: Any) -> None:
-        """Assert that a job was added for this call: at least once, or exactly `count` times.
+        """Raise AssertionError unless a job was added for this call: at least once, or exactly `count` times.
 
         Defaults and names of arguments make no difference; `unittest.mock.ANY` and `pytest.approx` may stand for one.
         Raises TypeError where the task cannot be called so.
@@ -92,7 +92,8 @@ class InlineWorker:
     def run_twice(self, job: Job[Any] | str, *, raise_errors: bool = True) -> None:
         """Run a job to its end and then once more, as when a worker dies between the work and the word of it.
 
-        What else is ready runs as well.  A job that is done already is delivered once more.
+        What else is ready runs as well.  A job that is done already is delivered once more.  Raises JobDidNotRun for
+        one that was not added here, or was not done.
         """
         __tracebackhide__ = True
         id = job if isinstance(job, str) else job.id
@@ -151,7 +152,8 @@ class InlineWorker:
     def running(self, threads: int = 8) -> Iterator[None]:
         """Have a real worker run jobs in threads of its own inside of the `with` block; it finishes what it began.
 
-        Nothing that its tasks raise reaches the test: look at results and states.
+        Nothing that its tasks raise reaches the test: look at results and states.  Raises JobDidNotRun when a job still
+        runs ten seconds after the block.
         """
         worker = Worker(self.app, threads=threads, grace=_GRACE, clock=self.clock)
         thread = threading.Thread(target=worker.run, name="tenure-test-worker", daemon=True)
