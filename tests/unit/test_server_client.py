@@ -153,7 +153,7 @@ def test_without_a_server_the_error_asks_for_it() -> None:
     with Scripted() as server:
         url = server.url
     broker = from_url(url, clock=MovedClock(), add_timeout=1.0, read_limit=0.3, roll=lambda: 0.0)
-    with pytest.raises(BrokerUnavailable, match="no connection to the server .* is `tenure server` running there"):
+    with pytest.raises(BrokerUnavailable, match=r"no connection to the server .* is `tenure server` running there"):
         broker.add([message(1)])
     broker.close()
 
@@ -168,6 +168,8 @@ def test_a_peer_that_speaks_http_is_asked_about() -> None:
         broker = client(server, add_timeout=0.5)
         with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{server.port} .*is that a Tenure server"):
             broker.add([message(1)])
+        with pytest.raises(BrokerUnavailable, match=r"is that a Tenure server\?$"):
+            broker.admin().record()
         broker.close()
 
 

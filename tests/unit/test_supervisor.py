@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,7 @@ class Rig:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, processes: int = 1, **options: Any) -> None:
         self.made: list[FakeChild] = []
+        self._fds: list[int] = []
         monkeypatch.setattr(module, "Handle", self._make)
         self.clock = HandClock()
         self.broker = ScriptedKeeper()
@@ -67,7 +69,9 @@ class Rig:
 
     def _make(self, *args: Any) -> FakeChild:
         # Any descriptor that select can wait for will do.
-        child = FakeChild(f"s{len(self.made)}", self.supervisor._wake_out.fileno())
+        fd = os.dup(self.supervisor._wake_out.fileno())
+        self._fds.append(fd)
+        child = FakeChild(f"s{len(self.made)}", fd)
         self.made.append(child)
         return child
 
@@ -78,6 +82,8 @@ class Rig:
 
     def end(self) -> None:
         self.supervisor._selector.close()
+        for fd in self._fds:
+            os.close(fd)
         self.supervisor._wake_in.close()
         self.supervisor._wake_out.close()
 
@@ -157,6 +163,22 @@ def test_when_the_grace_is_over_the_code_is_stopped_first_and_given_back_after(r
     assert rig.broker.byes == [("s0", "left", "grace time over", [receipt(1, 1), receipt(1, 2)])]
     assert rig.supervisor._finished()
     assert rig.supervisor.counts() == Counts(done=1, refused=1)
+
+
+def test_nothing_is_given_back_while_another_process_is_still_being_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, processes=2)
+    first, second = rig.made
+    busy(first)
+    rig.supervisor._on_leave()
+    rig.clock.now += 25.0
+    rig.supervisor._on_time()
+    rig.dies(first, "SIGKILL")
+    assert rig.keeper.pending() == 0  # the second may have asked for jobs just before
+    rig.dies(second, "SIGKILL")
+    rig.keeper.turn()
+    rig.keeper.turn()
+    assert [session for session, *_ in rig.broker.byes] == [second.session, first.session]
+    rig.end()
 
 
 def test_a_process_that_only_waits_for_answers_is_spared_once(rig: Rig) -> None:

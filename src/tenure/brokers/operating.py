@@ -69,6 +69,8 @@ class ServerAdmin:
             pass
         try:
             return self._line.exchange(data, 1)[1][0]
+        except ProtocolError as error:
+            raise BrokerUnavailable(str(error)) from error
         except ConnectionError as error:
             raise BrokerUnavailable(f"{error}; is `tenure server` running there?") from error
 

@@ -66,6 +66,7 @@ class Supervisor:
         self._kill_at = float("inf")
         self._give_up_at = float("inf")
         self._empty_since = 0.0
+        self._last_words: list[Farewell] = []
         self._exit_code = 0
         self._false_starts = 0
         self._selector = selectors.DefaultSelector()
@@ -242,6 +243,7 @@ class Supervisor:
         else:
             self._keeper.forget(child.watched)
             self._account(child, how)
+            self._say_last_words()
         child.close()
         self._empty_since = self._clock.boot()
         self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
@@ -271,8 +273,18 @@ class Supervisor:
         else:
             logger.error("process %d ended (%s); %s", child.pid, how, then)
             end, cause = "lost", how
-        assert self._keeper is not None
-        self._keeper.farewell(Farewell(child.session, end, cause, settling, self._told, held))  # type: ignore[arg-type]
+        self._last_words.append(Farewell(child.session, end, cause, settling, self._told, held))  # type: ignore[arg-type]
+
+    def _say_last_words(self) -> None:
+        """Have byes said once no process is left that is being stopped: it could be given what another gives back.
+
+        Those that hold nothing come first, for they may still have asked for jobs.
+        """
+        if self._keeper is None or any(child.killed_by_us for child in self._children):
+            return
+        words, self._last_words = sorted(self._last_words, key=lambda farewell: farewell.held), []
+        for farewell in words:
+            self._keeper.farewell(farewell)
 
     def _told(self, ended: Sequence[EndedAs]) -> None:
         """Count what the answer to a bye tells (in the keeper's thread)."""
