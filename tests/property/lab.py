@@ -10,6 +10,7 @@ from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
 from tenure.server.answers import Answers
+from tenure.server.crowd import Limits
 from tenure.server.hub import Hub
 from tenure.server.session import Connection
 
@@ -71,7 +72,7 @@ class Lab:
             self.path, wall=self.wall, mono=self.mono, durability="normal", retention=self.retention or Retention()
         )
         answers = Answers("0", "start", "normal")
-        self.hub = Hub(self.engine, answers=answers, mono=self.mono, **self.limits)
+        self.hub = Hub(self.engine, answers=answers, mono=self.mono, limits=Limits(**self.limits))
 
     def restart(self, away: float = 0.0) -> None:
         """End the server and start it after a while; every connection is gone."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tenure.engine.store import connect
-from tests.property.lab import Lab, hexid, session_of
+from tests.property.lab import Lab, hexid
 
 
 @pytest.fixture
@@ -147,4 +147,4 @@ def test_a_busy_connection_that_is_cut_leaves_nothing_behind(lab: Lab) -> None:
     lab.turn()
     assert lab.counts()["added"] == 6  # the line had arrived, so it is carried out
     assert line.read() == b""
-    assert session_of(2) not in {session.hex() for session in lab.hub._connections_of}
+    assert line.connection not in lab.hub.connections()

@@ -7,7 +7,6 @@ to the connections.  The asyncio shell in `server.py` and the tests drive this s
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,16 +14,13 @@ from typing import Any
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
 from tenure.server.answers import Answers
+from tenure.server.crowd import Crowd, Limits
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
 from tenure.server.session import Connection, Parked, ParkedWait
 from tenure.server.undone import UndoneTurns
 from tenure.wire import encode
 from tenure.wire.commands import (
-    LINE_AGE,
-    LINE_TIMEOUT,
-    MAX_BODY,
-    MAX_LINE,
     MAX_WAIT,
     OVER,
     Add,
@@ -43,7 +39,6 @@ from tenure.wire.commands import (
     Take,
     Wait,
 )
-from tenure.wire.parse import CommandParser
 
 GAP = 1.0
 """Seconds without a turn after which the server counts as having been away: all leases get their full time again."""
@@ -60,33 +55,12 @@ log = logging.getLogger("tenure.server")
 
 
 class Hub:
-    """All connections over one engine.
+    """All connections over one engine; what goes past the `limits` is answered with `err`."""
 
-    `max_connections`, `max_body`, `max_line` (bytes) and `line_timeout` (seconds to finish a line) are limits that are
-    answered with `err`.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        answers: Answers,
-        mono: float,
-        max_connections: int = 10_000,
-        max_body: int = MAX_BODY,
-        max_line: int = MAX_LINE,
-        line_timeout: float = LINE_TIMEOUT,
-    ) -> None:
+    def __init__(self, engine: Engine, *, answers: Answers, mono: float, limits: Limits | None = None) -> None:
         self._engine = engine
         self._answers = answers
-        self._max_connections = max_connections
-        self._max_body = max_body
-        self._max_line = max_line
-        self._line_timeout = line_timeout
-        self._connections: dict[Connection, None] = {}
-        self._connections_of: Counter[bytes] = Counter()
-        # Sessions without a connection, since when; at first those that the jobs in the file are held by.
-        self._left: dict[bytes, float] = dict.fromkeys(engine.sessions(), mono)
+        self._crowd = Crowd(limits or Limits(), engine.sessions(), mono)
         self._parking = Parking()
         engine.watch(self._parking.jobs)
         self._reports = Reports(engine, self._parking)
@@ -106,7 +80,6 @@ class Hub:
         self._run_out_before: float | None = None
         self._next_check = mono + 1.0
         self._next_sweep = mono
-        self._next_tick = mono + TICK
         self._apply_one: dict[type, Callable[[Connection, Any, float, int, float], bytes | None]] = {
             Hello: self._hello,
             Add: self._add,
@@ -128,13 +101,7 @@ class Hub:
 
     def open(self, mono: float) -> Connection:
         """A new connection; above the limit it is answered `err limit` and to be closed."""
-        connection = Connection(CommandParser(self._max_body, self._max_line), mono, self._line_timeout)
-        if len(self._connections) >= self._max_connections:
-            connection.out.append(encode.err("limit", f"this server serves {self._max_connections} connections"))
-            connection.closing = connection.gone = True
-        else:
-            self._connections[connection] = None
-        return connection
+        return self._crowd.open(mono)
 
     def receive(self, connection: Connection, data: bytes, mono: float) -> bool:
         """Take bytes that have been read by `mono`; True when a turn is wanted."""
@@ -150,23 +117,12 @@ class Hub:
 
     def lost(self, connection: Connection, mono: float) -> None:
         """The connection is gone, and what it has parked with it; what had arrived is still carried out."""
-        if connection not in self._connections:
-            return
-        del self._connections[connection]
-        connection.gone = True
-        connection.out.clear()
-        if connection.parked is not None:
+        if self._crowd.lose(connection, mono) and connection.parked is not None:
             self._parking.remove(connection.parked)
-        if connection.hello is not None:
-            session = connection.hello.session
-            self._connections_of[session] -= 1
-            if not self._connections_of[session]:
-                del self._connections_of[session]
-                self._left[session] = mono
 
     def connections(self) -> list[Connection]:
         """All connections that are open."""
-        return list(self._connections)
+        return list(self._crowd)
 
     # -- the turn -------------------------------------------------------------------------------------------------
 
@@ -320,15 +276,9 @@ class Hub:
                 self._answer_parked(waiting, wall, mono, final=False)
 
     def _check_connections(self, mono: float) -> None:
-        for connection in self._connections:
-            why = connection.overdue(mono)
-            if why is not None and not connection.closing:
-                connection.closing = True
-                self._replies.append((connection, encode.err("timeout", why)))
-        old = [session for session, since in self._left.items() if since + LINE_AGE <= mono]
-        for session in old:
-            if self._engine.forget_session(session):
-                del self._left[session]
+        for connection, why in self._crowd.overdue(mono):
+            self._replies.append((connection, encode.err("timeout", why)))
+        self._crowd.forget_sessions(self._engine.forget_session, mono)
 
     def next_wake(self, wall: int, mono: float) -> float:
         """Monotonic seconds at which the next turn is wanted, whatever arrives."""
@@ -444,10 +394,7 @@ class Hub:
             return encode.err("bad-line", "this connection has said hello for another session")
         if self._engine.is_closed(h.session):
             return encode.err("closed", "this session has said bye; a new process makes a new one")
-        if connection.hello is None and not connection.gone:
-            connection.hello = h
-            self._connections_of[h.session] += 1
-            self._left.pop(h.session, None)
+        self._crowd.greet(connection, h)
         return self._answers.hello(self._engine.store_id, wall)
 
     def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
@@ -466,8 +413,7 @@ class Hub:
         if parked is not None:
             self._unpark(parked)
             self._replies.append((parked.connection, encode.err("closed", "this session has said bye")))
-        if b.session not in self._connections_of:
-            self._left[b.session] = mono
+        self._crowd.said_bye(b.session, mono)
         return self._answers.bye(self._engine.bye(b, wall))
 
     def _cancel_job(self, connection: Connection, c: CancelJob, arrived: float, wall: int, mono: float) -> bytes:

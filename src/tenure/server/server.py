@@ -25,6 +25,7 @@ from tenure.errors import TenureError
 from tenure.server.address import Address
 from tenure.server.answers import Answers
 from tenure.server.checkpoints import Checkpoints
+from tenure.server.crowd import Limits
 from tenure.server.hub import Hub
 from tenure.server.session import Connection
 from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
@@ -116,10 +117,7 @@ class Server:
             engine,
             answers=answers,
             mono=time.monotonic(),
-            max_connections=options.max_connections,
-            max_body=options.max_body,
-            max_line=options.max_line,
-            line_timeout=options.line_timeout,
+            limits=Limits(options.max_connections, options.max_body, options.max_line, options.line_timeout),
         )
         self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
