@@ -17,6 +17,8 @@ from tenure.wire.words import quote, quote_name
 _MAX_TEXT = 1_000
 _unprintable = re.compile(r"[^ -~]").sub
 _DEFAULTS = (None, 5, None, None, None, 20, 5)
+_NAMES = ("p", "at", "x", "vt", "ma", "ml")
+"""The options' names behind the key's, in the order of their defaults."""
 
 
 def milliseconds(seconds: float) -> int:
@@ -48,22 +50,27 @@ def add(message: Message, body: bytes) -> bytes:
 
 
 def _add_options(message: Message) -> str:
-    """Spell the options that differ from their defaults."""
-    text = ""
-    if message.key is not None:
-        text += f" k={quote(message.key)}"
-    if message.priority != 5:
-        text += f" p={message.priority}"
-    if message.run_at is not None:
-        text += f" at={_when(message.run_at)}"
-    if message.expires is not None:
-        text += f" x={_when(message.expires)}"
-    if message.visibility_timeout is not None:
-        text += f" vt={max(1, milliseconds(message.visibility_timeout))}"
-    if message.max_attempts != 20:
-        text += f" ma={message.max_attempts}"
-    if message.max_losses != 5:
-        text += f" ml={message.max_losses}"
+    run_at = None if message.run_at is None else _when(message.run_at)
+    expires = None if message.expires is None else _when(message.expires)
+    vt = None if message.visibility_timeout is None else max(1, milliseconds(message.visibility_timeout))
+    return _options(message.key, message.priority, run_at, expires, vt, message.max_attempts, message.max_losses)
+
+
+def _options(
+    key: str | None,
+    priority: int,
+    run_at: str | int | None,
+    expires: str | int | None,
+    vt: int | None,
+    max_attempts: int,
+    max_losses: int,
+) -> str:
+    """Spell the options of an add or a delivered job that differ from their defaults."""
+    text = "" if key is None else f" k={quote(key)}"
+    values = (priority, run_at, expires, vt, max_attempts, max_losses)
+    for name, value, default in zip(_NAMES, values, _DEFAULTS[1:], strict=True):
+        if value != default:
+            text += f" {name}={value}"
     return text
 
 
@@ -181,24 +188,8 @@ def _job(job: Job) -> bytes:
         f"{quote_name(queue)} {quote_name(task)} {fingerprint.hex()} {len(body)}"
     )
     if options != [None, 5, None, None, 20, 5]:
-        head += _job_options(job)
+        head += _options(job.key, job.priority, job.run_at, job.expires, None, job.max_attempts, job.max_losses)
     return b"%b\n%b\n" % (head.encode("ascii"), body)
-
-
-def _job_options(job: Job) -> str:
-    """Spell a delivered job's options that differ from their defaults."""
-    text = "" if job.key is None else f" k={quote(job.key)}"
-    if job.priority != 5:
-        text += f" p={job.priority}"
-    if job.run_at is not None:
-        text += f" at={job.run_at}"
-    if job.expires is not None:
-        text += f" x={job.expires}"
-    if job.max_attempts != 20:
-        text += f" ma={job.max_attempts}"
-    if job.max_losses != 5:
-        text += f" ml={job.max_losses}"
-    return text
 
 
 def states(items: Sequence[StateLine]) -> bytes:
