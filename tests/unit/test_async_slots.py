@@ -57,6 +57,16 @@ async def ends(kind: str) -> None:
     raise {"SystemExit": SystemExit, "CancelledError": asyncio.CancelledError}[kind]
 
 
+@app.task(name="cancels_all", queue="web")
+async def cancels_all() -> None:
+    for task in asyncio.all_tasks() - {asyncio.current_task()}:
+        task.cancel()
+
+
+@app.task(name="once", queue="web", give_up_on=asyncio.CancelledError)
+async def once() -> None: ...
+
+
 class Rig:
     def __init__(self, threads: int = 1, coroutines: int = 3) -> None:
         self.clock = HandClock()
@@ -213,3 +223,33 @@ def test_with_all_places_taken_no_coroutine_can_be_waited_for(rig: Rig) -> None:
     rig.deliver(delivery(9, task="sync", args=("quick",)))
     (finished,) = rig.settled()
     assert unpack_value(finished.settlement.result or b"") is True
+
+
+def test_a_coroutine_that_is_cancelled_before_its_first_step_fails_and_frees_its_slot(rig: Rig) -> None:
+    rig.deliver(web("cancels_all", 1), web("quick", 2), web("once", 3))
+    finished = {one.task: one.settlement for one in rig.settled(3)}
+    assert {task: settlement.kind for task, settlement in finished.items()} == {
+        "cancels_all": "done", "quick": "retry", "once": "dead",
+    }  # fmt: skip
+    assert "CancelledError: cancelled before its first step" in finished["quick"].reason
+    assert rig.table.counts().started == 3
+    rig.loop.finish()
+    rig.slots._collect()
+    assert rig.slots._free.room() == Room(1)
+    assert rig.slots._free._free == [1, 3]
+
+
+def test_one_that_the_leaving_worker_cancels_before_its_first_step_is_given_back(rig: Rig) -> None:
+    rig.slots._interrupted = True
+    rig.deliver(web("cancels_all", 1), web("quick", 2))
+    settlements = {one.task: one.settlement for one in rig.settled(2)}
+    assert (settlements["quick"].kind, settlements["quick"].reason) == ("release", "the worker is leaving")
+
+
+def test_one_that_was_cancelled_before_its_first_step_and_too_late_is_only_dropped(rig: Rig) -> None:
+    late = replace(web("quick", 2), deadline=rig.clock.now)
+    rig.deliver(web("cancels_all", 1), late)
+    rig.settled()
+    rig.loop.finish()
+    assert not rig.table.holds(late.receipt)
+    assert len(rig.out) == 1

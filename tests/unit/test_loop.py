@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextvars import ContextVar
 
 import pytest
 
-from tenure.worker.loop import Loop
+from tenure.worker.loop import Loop, Start
 
 left_over: ContextVar[str] = ContextVar("left_over", default="nothing")
 
@@ -20,6 +20,13 @@ def loop() -> Iterator[Loop]:
     loop.start()
     yield loop
     loop.stop()
+
+
+def spawn(loop: Loop, *coroutines: Coroutine[None, None, None]) -> list[str]:
+    """Start them; the list tells the ends as they come."""
+    ends: list[str] = []
+    loop.spawn([Start(coroutine, lambda: ends.append("ended")) for coroutine in coroutines])
+    return ends
 
 
 async def ident() -> tuple[int, asyncio.AbstractEventLoop]:
@@ -42,9 +49,9 @@ def test_contexts_do_not_mix(loop: Loop) -> None:
         seen.append(left_over.get())
 
     left_over.set("the caller's")
-    loop.spawn([job("a"), job("b")])
+    spawn(loop, job("a"), job("b"))
     loop.finish()
-    loop.spawn([job("c")])
+    spawn(loop, job("c"))
     loop.finish()
     left_over.set("nothing")
     assert seen == ["nothing", "nothing", "a", "b", "nothing", "c"]
@@ -63,7 +70,7 @@ def test_what_a_task_within_a_job_raises_does_not_end_the_loop(
         task.cancelled() or task.exception()
 
     before = loop.call(ident())
-    loop.spawn([job()])
+    spawn(loop, job())
     loop.finish()
     assert loop.call(ident()) == before
 
@@ -72,7 +79,7 @@ def test_somebody_stops_the_loop_by_hand(loop: Loop) -> None:
     async def job() -> None:
         asyncio.get_running_loop().stop()
 
-    loop.spawn([job()])
+    spawn(loop, job())
     loop.finish()
     assert loop.call(ident())[0]
 
@@ -96,7 +103,7 @@ def test_cancel_reaches_what_was_spawned(loop: Loop) -> None:
         except asyncio.CancelledError:
             ended.append("cleaned up")
 
-    loop.spawn([job()])
+    spawn(loop, job())
     assert begun.wait(10)
     loop.cancel()
     loop.finish()
@@ -119,7 +126,33 @@ def test_what_jobs_have_left_running_is_cancelled_at_the_end() -> None:
         kept.append(asyncio.create_task(left()))
         await asyncio.sleep(0)
 
-    loop.spawn([job()])
+    spawn(loop, job())
     loop.finish()
     loop.stop()
     assert ended == ["left"]
+
+
+def test_what_is_cancelled_before_its_first_step_has_ended_too(loop: Loop) -> None:
+    entered: list[str] = []
+
+    async def job(name: str) -> None:
+        entered.append(name)
+
+    async def cancels_all() -> None:
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+
+    ends = spawn(loop, cancels_all(), job("a"), job("b"))
+    loop.finish()
+    assert (entered, ends) == ([], ["ended"] * 3)
+
+
+def test_an_error_in_what_is_told_of_the_end_keeps_nothing_from_going_on(loop: Loop) -> None:
+    async def job() -> None: ...
+
+    def fails() -> None:
+        raise ValueError("no")
+
+    loop.spawn([Start(job(), fails)])
+    loop.finish()
+    assert loop.call(ident())[0]

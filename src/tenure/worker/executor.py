@@ -82,6 +82,15 @@ class Executor:
         self._end_if_forked(call)
         return self._returned(value, call), call.policy
 
+    def cut_off(self, delivery: Delivery, error: BaseException) -> tuple[Outcome, Policy]:
+        """Return what it means that `error` ended a coroutine before its first step: what it means after it."""
+        message = delivery.message
+        task = self._tasks.get(message.task)
+        if task is None or not isinstance(message, Message):
+            return outcome_of(error, Policy()), Policy()
+        policy = self._policy(task, message.max_attempts)
+        return outcome_of(error, policy), policy
+
     def _prepare(self, delivery: Delivery, hold: Hold) -> Call | tuple[Outcome, Policy]:
         message = delivery.message
         if type(message) is not Message:

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +20,7 @@ from tenure.worker.settler import Finished
 from tenure.worker.table import Lease, Table
 
 if TYPE_CHECKING:
-    from tenure.worker.loop import Loop
+    from tenure.worker.loop import Loop, Start
 
 logger = logging.getLogger("tenure.worker")
 
@@ -162,7 +163,7 @@ class Slots:
                 self._free.took(ASYNC)
                 coroutines.append(held)
         if coroutines and self._loop is not None:
-            self._loop.spawn([self._run_async(held) for held in coroutines])
+            self._loop.spawn([self._start_of(held) for held in coroutines])
         if suspects:
             self._deliver_apart(suspects)
 
@@ -177,7 +178,12 @@ class Slots:
         if held.kind == SYNC or self._loop is None:
             self._work.put(held)
         else:
-            self._loop.spawn([self._run_async(held)])
+            self._loop.spawn([self._start_of(held)])
+
+    def _start_of(self, held: Held) -> Start:
+        from tenure.worker.loop import Start  # where there is a loop, it is loaded
+
+        return Start(self._run_async(held), partial(self._ended_async, held))
 
     def _deliver_apart(self, suspects: Sequence[Held]) -> None:
         """Let one suspect run at a time, and give the others back before it starts.
@@ -216,8 +222,24 @@ class Slots:
             await self._process_async(held)
         except BaseException as error:  # noqa: BLE001  (the loop never dies either)
             self._rescue(held, error)
+
+    def _ended_async(self, held: Held) -> None:
+        """Free the slot of a coroutine, in the loop; settle its job if it was cancelled before its first step."""
+        if self._table.holds(held.delivery.receipt):
+            try:
+                self._cut_off(held)
+            except BaseException as error:  # noqa: BLE001  (the loop never dies)
+                self._rescue(held, error)
         self._suspects.discard(held.delivery.receipt)
         self._freed.put(ASYNC)
+
+    def _cut_off(self, held: Held) -> None:
+        from asyncio import CancelledError
+
+        now = self._clock.boot()
+        if self._begin(self._counts[SYNC], held, now) is not None:
+            error = CancelledError("cancelled before its first step")
+            self._end_async(held, *self._executor.cut_off(held.delivery, error), now)
 
     def _process(self, lane: int, held: Held) -> None:
         started_at = self._clock.boot()
@@ -232,6 +254,9 @@ class Slots:
         if lease is None:
             return
         outcome, policy = await self._executor.execute_async(held.delivery, lease)
+        self._end_async(held, outcome, policy, started_at)
+
+    def _end_async(self, held: Held, outcome: Outcome, policy: Policy, started_at: float) -> None:
         if self._interrupted and not isinstance(outcome, Returned):
             # It was cancelled because the worker leaves, which is no fault of the job.
             self._give_back(held, "the worker is leaving")
