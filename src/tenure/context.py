@@ -40,8 +40,8 @@ class Hold(Protocol):
     def stopping(self) -> bool:
         """Whether the worker takes nothing new and waits for this job to finish."""
 
-    def idle(self, task: str | None) -> bool:
-        """Whether a slot of this worker that could run a job of `task` (None: any job) is free."""
+    def idle(self, task: str | None, queue: str | None = None) -> bool:
+        """Whether this worker has room to take a job of `task` (None: any) from `queue` (None: the task's own)."""
 
 
 class Progress(NamedTuple):
@@ -167,7 +167,7 @@ class TestHold:
         """What `is_stopping` says."""
         return self.is_stopping
 
-    def idle(self, task: str | None) -> bool:
+    def idle(self, task: str | None, queue: str | None = None) -> bool:
         """What `is_idle` says."""
         return self.is_idle
 
@@ -310,11 +310,11 @@ class CurrentJob:
 current_job = CurrentJob()
 
 
-def would_deadlock(task: str | None = None) -> bool:
-    """Whether waiting here for a job of `task` (None: for any job) could be waiting for ever.
+def would_deadlock(task: str | None = None, queue: str | None = None) -> bool:
+    """Whether waiting here for a job of `task` (None: any) in `queue` (None: the task's own) could be for ever.
 
-    True inside a job while no slot of its worker is free that could run that task; False outside of a job, and for a
-    task that this worker does not have.
+    True inside a job while its worker has no room to take that job; False outside of a job, and for a task that this
+    worker does not have or a queue that it does not serve.
     """
     context = _running.get(None)
-    return context is not None and not context.hold.idle(task)
+    return context is not None and not context.hold.idle(task, queue)

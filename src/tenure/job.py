@@ -92,7 +92,7 @@ class Job(Generic[R_co]):
         """Do what `result` does, without ever blocking the event loop."""
         self._check_kept()
         seconds = _seconds(timeout)
-        if would_deadlock(self.task or None):
+        if would_deadlock(self.task or None, self.queue or None):
             return self._value(await self._early_in_loop(seconds), seconds)
         return self._value((await wait_in_loop(self._store(), [self.id], seconds))[0], seconds)
 
@@ -113,7 +113,7 @@ class Job(Generic[R_co]):
 
     def _early(self, timeout: float | None) -> JobState | None:
         """Look before a wait that could be for ever; the state, if the job has ended, None where one may wait."""
-        if not would_deadlock(self.task or None):
+        if not would_deadlock(self.task or None, self.queue or None):
             return None
         return self._ended(self._store().states([self.id])[0], timeout)
 
@@ -125,7 +125,7 @@ class Job(Generic[R_co]):
         if state.state in OVER or timeout == 0:
             return state
         raise WouldDeadlock(
-            f"job {self.id} would be waited for inside of a job, and no slot of this worker is free to run it: that "
+            f"job {self.id} would be waited for inside of a job, and no slot of this worker is free to take it: that "
             "could be for ever. Return and let it add a further job when it is done, or run it on a queue of other "
             "workers, or give this worker more slots",
             self.id,
@@ -179,7 +179,7 @@ def _as_completed(waiting: dict[str, list[Job[T]]], timeout: float | None, end: 
 def _states(waiting: dict[str, list[Job[T]]], first: Job[T], left: float | None) -> list[JobState]:
     """Wait for one of the jobs; where that could be for ever, only look, and say so if none has ended."""
     store = first._store()
-    if left == 0 or not any(would_deadlock(same[0].task or None) for same in waiting.values()):
+    if left == 0 or not any(would_deadlock(same[0].task or None, same[0].queue or None) for same in waiting.values()):
         return wait_for(store, list(waiting), left)
     states = store.states(list(waiting))
     if not any(state.state in OVER for state in states):

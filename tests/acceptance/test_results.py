@@ -27,7 +27,7 @@ from tenure import (
     as_completed,
 )
 from tenure.context import Progress
-from tests.acceptance.apps import results
+from tests.acceptance.apps import mixed, results
 from tests.acceptance.harness import ROOT, Stage, wait_for
 
 APP = "tests.acceptance.apps.results"
@@ -164,6 +164,13 @@ def test_a_job_that_waits_for_a_job_where_a_slot_is_free(stage: Stage) -> None:
     assert results.waits_for_another.delay().result(timeout=20) == 42
 
 
+def test_jobs_that_wait_for_jobs_of_another_kind_in_their_own_queue(stage: Stage) -> None:
+    stage.use(mixed.app)
+    added = [mixed.parent.delay(number) for number in range(8)]  # as many as threads: none is left for the queue
+    stage.start_worker("w", "--processes", "1", "--threads", "8", app="tests.acceptance.apps.mixed")
+    assert [job.result(timeout=40) for job in added] == [number * 2 for number in range(8)]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="counts sockets in /proc")
 def test_500_short_threads_add_and_wait(stage: Stage) -> None:
     stage.start_worker("w", "--processes", "1", app=APP)
@@ -239,7 +246,7 @@ def test_the_page_about_results(stage: Stage) -> None:
 
 FORKING = """
 import os, threading
-from tests.acceptance.apps import results
+from tests.acceptance.apps import mixed, results
 
 first = results.slow.delay(0.5)
 waiting = threading.Thread(target=first.result)

@@ -29,8 +29,8 @@ left_over: ContextVar[int] = ContextVar("left_over")
 
 
 @app.task(name="sync")
-def sync(name: str = "") -> bool:
-    return would_deadlock(name or None)
+def sync(name: str = "", queue: str = "") -> bool:
+    return would_deadlock(name or None, queue or None)
 
 
 @app.task(name="quick", queue="web")
@@ -208,11 +208,26 @@ def test_lost_coroutines_run_apart_too(rig: Rig) -> None:
 
 @pytest.mark.parametrize(
     ("waits_for", "elsewhere", "hopeless"),
-    [("sync", 0, True), ("quick", 0, False), ("", 0, False), ("shop.other", 0, False), ("sync", 1, False)],
+    [
+        (("sync",), (0, 0, 0), True),
+        (("quick",), (0, 0, 0), False),
+        ((), (0, 0, 0), False),
+        (("shop.other",), (0, 0, 0), False),
+        (("sync",), (1, 0, 0), False),
+        (("quick", "default"), (0, 0, 0), True),  # a queue is taken from while all kinds that it needs are free
+        (("quick", "default"), (1, 1, 0), True),  # of two processes, neither has both
+        (("quick", "default"), (1, 1, 1), False),
+        (("sync", "web"), (0, 0, 0), True),  # it would be given back
+        (("sync", "others"), (0, 0, 0), False),  # other workers serve it
+        (("", "default"), (0, 0, 0), True),
+        (("", "web"), (0, 0, 0), False),
+    ],
 )
-def test_whether_a_slot_for_another_job_is_free(rig: Rig, waits_for: str, elsewhere: int, hopeless: bool) -> None:
-    rig.table.tell_free_elsewhere(elsewhere, 0)
-    rig.deliver(delivery(1, task="sync", args=(waits_for,)))
+def test_whether_another_job_can_be_taken(
+    rig: Rig, waits_for: tuple[str, ...], elsewhere: tuple[int, int, int], hopeless: bool
+) -> None:
+    rig.table.tell_free_elsewhere(*elsewhere)
+    rig.deliver(delivery(1, task="sync", args=waits_for))
     (finished,) = rig.settled()
     assert unpack_value(finished.settlement.result or b"") is hopeless
 
@@ -253,3 +268,24 @@ def test_one_that_was_cancelled_before_its_first_step_and_too_late_is_only_dropp
     rig.loop.finish()
     assert not rig.table.holds(late.receipt)
     assert len(rig.out) == 1
+
+
+def test_jobs_of_another_kind_in_the_own_queue_cannot_be_waited_for_while_all_threads_do() -> None:
+    mixed = App("mixed")
+    mixed.task(name="parent")(would_deadlock)
+
+    @mixed.task(name="child")
+    async def child() -> None: ...
+
+    table = Table.create(104, shared=False)
+    executor = Executor(mixed.tasks, lambda: 1000.0, 1000)
+    queues = kinds_of_queues(("default",), mixed.tasks)
+    loop = Loop()
+    loop.start()
+    slots = Slots(4, table, executor, lambda _: None, HandClock(), loop=loop, coroutines=100, queues=queues)
+    for number in range(4):
+        assert table.surroundings.idle("child", None)
+        slots.deliver([delivery(number, task="parent", args=("child",))])
+    assert slots._free.room() == Room(0)
+    assert not table.surroundings.idle("child", "default")
+    loop.stop()

@@ -141,10 +141,9 @@ def test_a_coroutine_that_a_plain_function_returns_has_never_run_and_is_no_succe
 
 
 def test_kinds_of_slots(executor: Executor) -> None:
-    assert executor.kinds("given") == {SYNC}
-    assert executor.kinds("plain") == {ASYNC}
-    assert executor.kinds(None) == {SYNC, ASYNC}
-    assert executor.kinds("shop.other") == frozenset()
+    assert executor.home("given") == (SYNC, "default")
+    assert executor.home("plain") == (ASYNC, "default")
+    assert executor.home("shop.other") is None
     assert executor.is_async(delivery(task="plain"))
     assert not executor.is_async(delivery(task="shop.other"))
 

@@ -353,8 +353,8 @@ def test_each_process_is_told_what_is_free_in_the_others() -> None:
     place = tables[0].hold(receipt(2), 1030.0, 30.0, kind=1)
     assert place is not None
     rig.keeper.turn()
-    free = [(table.free_elsewhere(0), table.free_elsewhere(1)) for table in tables]
-    assert free == [(2, 10), (1, 9), (3, 19)]
+    free = [tuple(table.free_elsewhere(kind) for kind in range(3)) for table in tables]
+    assert free == [(2, 10, 2), (1, 9, 1), (3, 19, 3)]  # the third: of both kinds in one process
     tables[0].settling(place, "done")
     rig.keeper.turn()
     assert tables[1].free_elsewhere(1) == 10

@@ -209,17 +209,17 @@ def test_a_broker_that_keeps_no_results(app: App, job: Job[int]) -> None:
 def test_waiting_inside_of_a_job_without_a_free_slot(
     job: Job[int], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str | None] = []
+    asked: list[tuple[str | None, str | None]] = []
 
-    def would_deadlock(task: str | None) -> bool:
-        asked.append(task)
+    def would_deadlock(task: str | None, queue: str | None) -> bool:
+        asked.append((task, queue))
         return True
 
     monkeypatch.setattr(job_module, "would_deadlock", would_deadlock)
     for call in (job.result, job.wait, lambda: list(as_completed([job])), lambda: asyncio.run(job.aresult())):
-        with pytest.raises(WouldDeadlock, match="no slot of this worker is free"):
+        with pytest.raises(WouldDeadlock, match="no slot of this worker is free to take it"):
             call()
-    assert set(asked) == {job.task}
+    assert set(asked) == {(job.task, job.queue)}
     assert job.wait(0) == "running"
     store.known[job.id] = JobState(job.id, "done", 1, result=pack_value(4))
     assert (job.result(), job.wait(), list(as_completed([job])), asyncio.run(job.aresult())) == (4, "done", [job], 4)

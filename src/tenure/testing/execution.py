@@ -61,7 +61,7 @@ class Execution:
         self._caught = Stopped()
         self._dead = False
         self._table = Table.create(1, shared=False)
-        self._table.surroundings.idle = lambda task: False  # the one slot is the job's that asks
+        self._table.surroundings.idle = lambda task, queue: False  # the one slot is the job's that asks
         self._executor = Executor(_Watched(app.tasks, self._catch), clock.boot, broker.capabilities.max_body)
         self._keeper = LeaseKeeper(broker.keeper(), clock, random.random)
         self._keeper.watch(Watched(self._table))

@@ -48,12 +48,10 @@ class Executor:
         self._pid = os.getpid()
         self._policy = lru_cache(_POLICIES)(_policy)
 
-    def kinds(self, task: str | None) -> frozenset[int]:
-        """Return the kinds of slots that a task (None: any of them) runs in; none for one that is not known here."""
-        if task is None:
-            return frozenset(kind_of(known) for known in self._tasks.values())
+    def home(self, task: str) -> tuple[int, str] | None:
+        """Return the kind of slot that a task's jobs run in, and its own queue; None for one not known here."""
         found = self._tasks.get(task)
-        return frozenset() if found is None else frozenset({kind_of(found)})
+        return None if found is None else (kind_of(found), found.queue)
 
     def is_async(self, delivery: Delivery) -> bool:
         """Whether this is a job for `execute_async`."""

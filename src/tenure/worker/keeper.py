@@ -241,9 +241,11 @@ def _tell_free(watched: Sequence[Watched], free: Sequence[tuple[int, int]]) -> N
     """Tell each process what is free in the others."""
     if not free:
         return
-    sync, coroutines = (sum(column) for column in zip(*free, strict=True))
-    for one, (own_sync, own_coroutines) in zip(watched, free, strict=True):
-        one.table.tell_free_elsewhere(sync - own_sync, coroutines - own_coroutines)
+    # A queue with both kinds is taken from only by a process that has one of each.
+    numbers = [(sync, coroutines, min(sync, coroutines)) for sync, coroutines in free]
+    totals = [sum(column) for column in zip(*numbers, strict=True)]
+    for one, own in zip(watched, numbers, strict=True):
+        one.table.tell_free_elsewhere(*(total - mine for total, mine in zip(totals, own, strict=True)))
 
 
 def _apply(table: Table, entry: Entry, answer: Extended, now: float) -> None:

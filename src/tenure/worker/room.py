@@ -9,6 +9,8 @@ from tenure.task import Task
 
 SYNC, ASYNC = 0, 1
 """The kinds of slots: a thread for a plain function, and a place in the event loop for a coroutine."""
+PAIR = 2
+"""Not a kind but one slot of each."""
 
 
 class Room(NamedTuple):
@@ -19,7 +21,7 @@ class Room(NamedTuple):
 
 
 class FreeSlots:
-    """Counts the free slots of each kind; used by the taker's thread alone.
+    """Counts the free slots of each kind; used by the taker's thread alone, but for `needs`.
 
     A queue is asked for only while a slot of each kind that its tasks need is free, and for no more jobs than the
     scarcest of these kinds has: whatever comes can start at once, and nothing is hoarded.
@@ -49,6 +51,13 @@ class FreeSlots:
         self._kinds[queue] = kinds | {kind}
         self._all |= {kind}
         return self._free[kind] < 1
+
+    def needs(self, queue: str | None) -> list[frozenset[int]]:
+        """Return the kinds that have to be free for a take from this queue, or from each (None); none: not served."""
+        if queue is None:
+            return [*self._kinds.copy().values()]
+        kinds = self._kinds.get(queue)
+        return [] if kinds is None else [kinds]
 
     def room(self) -> Room:
         """Return what may be asked for now."""

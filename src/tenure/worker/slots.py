@@ -15,7 +15,7 @@ from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Failed, Outcome, Returned, failure_from
 from tenure.settle import Policy, decide
 from tenure.worker.executor import Executor
-from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room
+from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
 from tenure.worker.settler import Finished
 from tenure.worker.table import Lease, Table
 
@@ -135,13 +135,28 @@ class Slots:
         except Empty:
             pass
 
-    def _idle(self, task: str | None) -> bool:
-        """Whether a slot that could run a job of `task` (None: of any) is free, here or in another process."""
-        kinds = self._executor.kinds(task)
+    def _idle(self, task: str | None, queue: str | None) -> bool:
+        """Whether a job of `task` (None: of any) in `queue` can be taken, here or by another process of the worker.
+
+        It asks what `FreeSlots.room` asks: a queue is taken from only while all kinds are free that it needs.  What
+        this worker does not run or serve is not its to tell: others may.
+        """
+        kinds = frozenset[int]()
+        if task is not None:
+            home = self._executor.home(task)
+            if home is None:
+                return True
+            kinds = frozenset({home[0]})
+            queue = queue or home[1]
+        needs = self._free.needs(queue)
+        return not needs or any(self._has_free(kinds | those) for those in needs)
+
+    def _has_free(self, kinds: frozenset[int]) -> bool:
+        """Whether a slot of each of these kinds is free in this process, or in one other."""
         table = self._table
-        return not kinds or any(
-            self._counts[kind] > table.held(kind) or table.free_elsewhere(kind) > 0 for kind in kinds
-        )
+        if all(self._counts[kind] > table.held(kind) for kind in kinds):
+            return True
+        return table.free_elsewhere(PAIR if len(kinds) > 1 else next(iter(kinds))) > 0
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Enter the deliveries into the table and hand them to the free slots."""

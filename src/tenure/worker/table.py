@@ -12,6 +12,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
     3        number of lanes
     4..12    counters, in the order of `counts.NAMES`; written by one thread of the process only
     13, 14   the supervisor's: free slots of each kind in the worker's other processes, as it saw them last
+    15       the supervisor's: how many pairs of slots, one of each kind, are free in one of these processes
     16..     one lane a slot: how many functions it has begun
     then     entries of 16 words:
              0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves,
@@ -92,7 +93,7 @@ class Surroundings:
     """What a running function may ask about its worker: whether it is leaving, and whether a slot is free."""
 
     stopping: bool = False
-    idle: Callable[[str | None], bool] = lambda task: True
+    idle: Callable[[str | None, str | None], bool] = lambda task, queue: True
 
 
 class Table:
@@ -261,7 +262,7 @@ class Table:
         return self._words[self._entries + index * _WORDS + _CANCEL] == tag
 
     def free_elsewhere(self, kind: int) -> int:
-        """Return how many slots of a kind were free in the worker's other processes a moment ago."""
+        """Return how many slots of a kind (2: pairs of both) were free in the worker's other processes a moment ago."""
         return self._words[_ELSEWHERE + kind]
 
     def _receipt(self, base: int) -> bytes:
@@ -323,9 +324,10 @@ class Table:
         """Tell the function that its job is to be cancelled."""
         self._words[self._entries + entry.place * _WORDS + _CANCEL] = entry.tag
 
-    def tell_free_elsewhere(self, sync: int, coroutines: int) -> None:
-        """Tell the process how many slots of each kind are free in the worker's other processes."""
-        self._words[_ELSEWHERE], self._words[_ELSEWHERE + 1] = sync, coroutines
+    def tell_free_elsewhere(self, sync: int, coroutines: int, pairs: int = 0) -> None:
+        """Tell the process how many slots of each kind, and pairs of both, are free in the worker's other processes."""
+        words = self._words
+        words[_ELSEWHERE], words[_ELSEWHERE + 1], words[_ELSEWHERE + 2] = sync, coroutines, pairs
 
     def lose(self, entry: Entry) -> None:
         """Tell the function that its lease has ended."""
@@ -395,9 +397,9 @@ class Lease:
         """Whether the worker is leaving."""
         return self._table.surroundings.stopping
 
-    def idle(self, task: str | None) -> bool:
-        """Whether a slot of this worker that could run a job of `task` is free."""
-        return self._table.surroundings.idle(task)
+    def idle(self, task: str | None, queue: str | None = None) -> bool:
+        """Whether this worker has room to take a job of `task` from `queue`."""
+        return self._table.surroundings.idle(task, queue)
 
 
 def tag_of(receipt: bytes) -> int:
