@@ -6,6 +6,7 @@ import asyncio
 import threading
 import traceback
 from collections.abc import Iterator
+from contextlib import nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -220,9 +221,35 @@ def test_a_retry_that_was_cancelled_moves_the_clock_to_no_other_job(app: App, wo
     assert (job.state(), seen) == ("cancelled", [])
 
 
-def test_the_clock_goes_on_only(worker: InlineWorker) -> None:
-    with pytest.raises(ValueError, match="time goes on only"):
-        worker.clock.move(-1)
+@pytest.mark.parametrize(
+    ("seconds", "error", "says"),
+    [
+        (-1, ValueError, r"move\(-1\): time goes on only; give 0 or more"),
+        (timedelta(days=-1), ValueError, "time goes on only"),
+        (float("nan"), ValueError, r"move\(nan\).* number of seconds between 0 and"),
+        (float("inf"), ValueError, r"move\(inf\).* year 9999"),
+        (1e300, ValueError, r"move\(1e\+300\).* at most \d+ seconds"),
+        (10**400, ValueError, r"move\(10+\.\.\.\).* at most \d+ seconds"),
+        pytest.param(10**5000, ValueError, "year 9999", id="digits"),
+        (timedelta.max, ValueError, "year 9999"),
+        ("60", TypeError, r"move\('60'\): give seconds as a number, or a timedelta"),
+        (None, TypeError, "a timedelta"),
+        (True, TypeError, "a timedelta"),
+    ],
+)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_move_that_cannot_be_is_refused_and_changes_nothing(
+    app: App, worker: InlineWorker, seconds: Any, error: type[Exception], says: str, frozen: bool
+) -> None:
+    note = noting(app)
+    with freeze_time("2030-01-01") if frozen else nullcontext():
+        note.options(delay=60).delay(1)
+        before = worker.clock.wall()
+        with pytest.raises(error, match=says):
+            worker.clock.move(seconds)
+        assert worker.clock.wall() - before < 50
+        worker.clock.move(61)
+        assert worker.run_all() == 1
 
 
 def test_a_job_past_its_latest_start_is_dead(app: App, worker: InlineWorker) -> None:
@@ -256,6 +283,35 @@ def test_the_calendar_of_a_task_moves_along_under_freezegun(app: App, worker: In
         worker.clock.move(timedelta(hours=2))
         assert worker.run_all() == 1
         assert seen[-1].day == 2
+
+
+def test_what_freezegun_itself_moves_is_seen_by_the_next_run(app: App, worker: InlineWorker) -> None:
+    note = noting(app)
+    with freeze_time("2030-01-01") as frozen:
+        note.options(delay=timedelta(days=1)).delay("ticked")
+        note.options(delay=timedelta(days=3)).delay("moved to")
+        note.options(delay=timedelta(days=5)).delay("another block")
+        assert worker.run_all() == 0
+        frozen.tick(timedelta(days=2))
+        assert worker.run_all() == 1
+        frozen.move_to("2030-01-04 12:00")
+        assert worker.run_all() == 1
+    with freeze_time("2030-01-07"):
+        assert worker.run_all() == 1
+    assert seen == ["ticked", "moved to", "another block"]
+
+
+def test_a_task_that_moves_the_frozen_calendar_makes_others_due(app: App, worker: InlineWorker) -> None:
+    with freeze_time("2030-01-01") as frozen:
+
+        @app.task(name="ticking")
+        def ticking() -> None:
+            frozen.tick(timedelta(days=2))
+
+        noting(app).options(delay=timedelta(days=1)).delay("due")
+        ticking.delay()
+        assert worker.run_all() == 2
+    assert seen == ["due"]
 
 
 def test_a_task_that_outlives_its_lease_sees_it_and_runs_again(app: App, worker: InlineWorker) -> None:

@@ -9,6 +9,10 @@ from datetime import timedelta
 
 from tenure.brokers.memory import MemoryClock
 
+_LAST_MOMENT = 253_402_300_799.0
+"""Seconds since the epoch at the end of the calendar, 9999-12-31 23:59:59 UTC."""
+_MAX_SHOWN = 50
+
 
 class MovableClock:
     """The machine's clocks plus what they were moved by.
@@ -41,20 +45,43 @@ class MovableClock:
     def move(self, seconds: float | timedelta) -> None:
         """Let that much time pass at once: jobs fall due, leases run out; nothing is run by it.
 
-        Raises ValueError for a time below zero.
+        Raises ValueError for a time below zero, none at all (NaN) or one that leads beyond the year 9999, and TypeError
+        for what is neither a number of seconds nor a timedelta.  The clock stays as it was then.
         """
-        by = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)
-        if by < 0:
-            raise ValueError(f"move({seconds!r}): time goes on only; give 0 or more seconds")
+        by = self._checked(seconds)
         if not _tick_frozen(by):
             self._calendar += by
         self._running += by
         for watcher in self._watchers:
             watcher()
 
+    def _checked(self, given: float | timedelta) -> float:
+        """Return the seconds to move by; a clock that was moved wrongly once would be wrong for good."""
+        seconds = given.total_seconds() if isinstance(given, timedelta) else given
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+            raise TypeError(f"move({given!r}): give seconds as a number, or a timedelta")
+        if seconds < 0:
+            raise ValueError(f"move({_shown(given)}): time goes on only; give 0 or more seconds")
+        left = _LAST_MOMENT - self.wall()
+        if not seconds <= left:  # NaN is not either
+            raise ValueError(
+                f"move({_shown(given)}): the clock can go on by at most {max(0.0, left):.0f} seconds from here, to the "
+                "end of the year 9999; give a number of seconds between 0 and that"
+            )
+        return float(seconds)
+
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have `watcher` called after every move."""
         self._watchers.append(watcher)
+
+
+def _shown(given: object) -> str:
+    """A value for an error's text; an int may have thousands of digits, or more than Python prints."""
+    try:
+        text = repr(given)
+    except ValueError:
+        return "an int of thousands of digits"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _tick_frozen(seconds: float) -> bool:

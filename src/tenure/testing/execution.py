@@ -74,6 +74,8 @@ class Execution:
 
     def take(self) -> Delivery | None:
         """Return the next job that is ready, in whichever queue."""
+        # A take is answered before what time has brought: freezegun's own ticks tell nobody that a job has fallen due.
+        self._broker.server.look()
         queues = sorted({*self._app.queues(), *self._broker.queues()})
         if self._consumer is None or queues != self._queues:
             self._queues = queues
