@@ -1,17 +1,26 @@
 """The error that a job failed with, made anew in the caller's process from its texts.
 
 Nothing is unpickled, and of the error's class no code of its own runs: only what the built-in class under it does.
+Classes and modules are looked into past their own attributes, for a metaclass or a module may run code for each.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from collections.abc import Collection
+from types import ModuleType
 from typing import Any
 
 from tenure.errors import RemoteError
-from tenure.outcome import Failure
+from tenure.outcome import Failure, text_of
+
+_BUILT_IN = {id(one) for one in vars(builtins).values() if issubclass(type(one), type)}
+_MODULE_NAMES: Any = vars(ModuleType)["__dict__"]
+_CLASS_NAMES: Any = vars(type)["__dict__"]
+_CLASS_ORDER: Any = vars(type)["__mro__"]
+_OWN_NAMES: Any = vars(BaseException)["__dict__"]
 
 
 def cause_of(failure: Failure, importable: Collection[str] = ()) -> BaseException:
@@ -23,12 +32,14 @@ def cause_of(failure: Failure, importable: Collection[str] = ()) -> BaseExceptio
     try:
         kind = _class_of(failure.kind, importable)
         error = None if kind is None else _made(kind, failure)
-    except Exception:  # noqa: BLE001  (a class may be as odd as it likes)
+    except KeyboardInterrupt:  # Ctrl+C in the middle of an import
+        raise
+    except BaseException:  # noqa: BLE001  (a class may be as odd as it likes, and a module may exit when imported)
         error = None
     if error is None:
         error = RemoteError(failure.text, failure.kind)
-    for note in failure.notes:
-        error.add_note(note)
+    if failure.notes:
+        _OWN_NAMES.__get__(error)["__notes__"] = list(failure.notes)  # `add_note` asks the class's own attributes
     return error
 
 
@@ -46,22 +57,30 @@ def _class_of(path: str, importable: Collection[str]) -> type[BaseException] | N
 
 
 def _exception_in(module: str, names: list[str]) -> type[BaseException] | None:
-    """Look names up without running a module's or a class's own `__getattr__`."""
+    """Look names up without running code of a module, a class or a metaclass; None where there is no such class."""
     found: Any = sys.modules.get(module)
+    names_in = _MODULE_NAMES
     for name in names:
-        found = getattr(found, "__dict__", {}).get(name)
-    return found if isinstance(found, type) and issubclass(found, BaseException) else None
+        if found is None:
+            return None
+        found = names_in.__get__(found).get(name)
+        names_in = _CLASS_NAMES
+    return found if issubclass(type(found), type) and issubclass(found, BaseException) else None
 
 
 def _made(kind: type[BaseException], failure: Failure) -> BaseException | None:
-    """Make the exception as its built-in base would; None where it then does not say what it said."""
-    base: Any = next(one for one in kind.__mro__ if one.__module__ == "builtins")
+    """Make the exception as its built-in base would; None where it would not say what it said.
+
+    A class that has a `__str__` of its own is trusted only where its text is what the base makes of the arguments:
+    others need what their constructor would have set, and their text is not asked for here.
+    """
+    order = _CLASS_ORDER.__get__(kind)
+    base: Any = next(one for one in order if id(one) in _BUILT_IN)
     args = (failure.text,) if failure.args is None else failure.args
+    text = text_of(base(*args))
+    own = any("__str__" in _CLASS_NAMES.__get__(one) for one in order if id(one) not in _BUILT_IN)
+    if text != failure.text and (own or (failure.args is None and failure.text not in text)):
+        return None
     error: BaseException = base.__new__(kind, *args)
     base.__init__(error, *args)
-    if failure.args is not None or str(error) == failure.text:
-        str(error)  # raises where the class's own needs what its constructor would have set
-        return error
-    # Its text is not what its arguments say; the text is what a person reads.
-    error.args = (failure.text,)
-    return error if failure.text in str(error) else None
+    return error

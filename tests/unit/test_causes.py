@@ -6,7 +6,7 @@ import copy
 import pickle
 import sys
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -40,6 +40,53 @@ class New(Exception):
 class Speaks(Exception):
     def __str__(self) -> str:
         return f"{self.missing}"  # type: ignore[attr-defined]
+
+
+class Exits(Exception):
+    """Each of its methods, and each look at it, would end the caller."""
+
+    def __str__(self) -> str:
+        RAN.append("str")
+        raise SystemExit(3)
+
+    def __repr__(self) -> str:
+        RAN.append("repr")
+        raise SystemExit(3)
+
+    def __getattribute__(self, name: str) -> Any:
+        RAN.append(name)
+        raise SystemExit(3)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        RAN.append(name)
+        raise SystemExit(3)
+
+
+class Telling(Exception):
+    def __str__(self) -> str:
+        RAN.append("str")
+        return f"order {self.args[0]}"
+
+
+class Watching(type):
+    def __getattribute__(cls, name: str) -> Any:
+        RAN.append(name)
+        return super().__getattribute__(name)
+
+
+class Watched(Exception, metaclass=Watching):
+    pass
+
+
+class Posing:
+    """Is no class, and runs code when it is asked whether it is one (`isinstance` asks for `__class__`)."""
+
+    def __getattribute__(self, name: str) -> Any:
+        RAN.append(name)
+        return super().__getattribute__(name)
+
+
+posing = Posing()
 
 
 class Outer:
@@ -79,6 +126,36 @@ def test_no_constructor_of_the_class_itself_runs(error: Exception) -> None:
     assert type(found) is type(error)
     assert str(found) == failure.text
     assert RAN == []
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [
+        (Failure(f"{__name__}.Exits", "order 7", notes=("a note",), args=("x",)), RemoteError),
+        (Failure(f"{__name__}.Exits", "order 7", notes=("a note",)), Exits),
+        (Failure(f"{__name__}.Telling", "order 7", notes=("a note",), args=(7,)), RemoteError),
+        (Failure(f"{__name__}.Watched", "order 7", notes=("a note",), args=("order 7",)), Watched),
+        (Failure(f"{__name__}.posing", "order 7", notes=("a note",)), RemoteError),
+        (Failure(f"{__name__}.posing.Inner", "order 7", notes=("a note",)), RemoteError),
+    ],
+)
+def test_nothing_of_the_class_runs_when_a_job_s_error_is_made(failure: Failure, kind: type) -> None:
+    RAN.clear()
+    state = JobState("0" * 32, "dead", 1, 0, "gave up after 1 attempt", failure=pack_failure(failure))
+    error = failed(state, ())
+    assert RAN == []
+    found = error.__cause__
+    assert type(found) is kind
+    assert BaseException.__dict__["__dict__"].__get__(found)["__notes__"] == ["a note"]
+    assert "order 7" in str(error)
+
+
+def test_a_module_that_exits_when_it_is_imported_does_not_end_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "exits_for_a_cause.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert type(cause_of(Failure("exits_for_a_cause.NoStock", "none left"), ["exits_for_a_cause"])) is RemoteError
 
 
 def test_arguments_that_could_not_be_kept_leave_the_text() -> None:
