@@ -143,6 +143,46 @@ def test_an_app_that_is_not_found_says_what_to_write(project: pytest.Pytester, l
     result.stdout.fnmatch_lines([text])
 
 
+def test_a_test_that_calls_no_server_without_the_fixture_is_told_of_it(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        """
+        import unittest
+        from tenure import App
+
+        other = App("other", broker="tenure://127.0.0.1:1", add_timeout=0.1)
+
+        @other.task
+        def ring():
+            pass
+
+        def test_direct():
+            ring.delay()
+
+        def test_as_a_cause():
+            try:
+                ring.delay()
+            except Exception as error:
+                raise LookupError("order not taken") from error
+
+        class TestClass(unittest.TestCase):
+            def test_unit(self):
+                ring.delay()
+
+        def test_with_the_fixture(tenure_app):
+            ring.delay()
+
+        def test_something_else():
+            raise ConnectionError("no network")
+        """
+    )
+    result = run(project, "--tb=short")
+    result.assert_outcomes(failed=5)
+    hint = "E*this test does not use the fixture tenure_app (or tenure_worker)*no server is needed"
+    said = [line for line in result.outlines if "this test does not use the fixture" in line]
+    result.stdout.fnmatch_lines(["*is `tenure server` running there?*", hint])
+    assert len(said) == 3
+
+
 def test_many_processes_of_xdist_do_not_meet(project: pytest.Pytester) -> None:
     project.makepyfile(
         """

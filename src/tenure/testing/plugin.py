@@ -6,6 +6,7 @@ It imports little, for it is loaded into every run of pytest where Tenure is ins
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -14,14 +15,43 @@ import pytest
 
 if TYPE_CHECKING:
     from tenure.app import App
+    from tenure.errors import BrokerUnavailable
     from tenure.testing.inline import InlineWorker
 
 OPTION = "tenure_app"
+_HINT = (
+    f"this test does not use the fixture {OPTION} (or tenure_worker), so its jobs go to a real server; with the "
+    "fixture they stay in the test's own process, and no server is needed"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Tell pytest of the option in its configuration file."""
     parser.addini(OPTION, "the Tenure app to test, as module:attribute, for example shop.jobs:app", default="")
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Where no server has answered a test that uses no fixture of ours, say with the error that there is one."""
+    if call.excinfo is None or OPTION in getattr(item, "fixturenames", ()):
+        return
+    error = _unavailable(call.excinfo.value)
+    if error is not None and _HINT not in getattr(error, "__notes__", ()):
+        error.add_note(_HINT)
+
+
+def _unavailable(error: BaseException | None) -> BrokerUnavailable | None:
+    """Return the BrokerUnavailable among an error and its causes."""
+    errors = sys.modules.get("tenure.errors")
+    if errors is None:  # what was not loaded has raised nothing
+        return None
+    kind: type[BrokerUnavailable] = errors.BrokerUnavailable
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, kind):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 @pytest.fixture
