@@ -312,6 +312,16 @@ def test_the_dead_list_fits_a_terminal_and_leaves_ids_whole(
     assert why.strip() in run("dead", "show", ID).output
 
 
+def test_the_dead_list_in_a_pipe_is_shortened_too_and_json_has_all_of_it(run: Run, admin: MemoryAdmin) -> None:
+    why = "gave up after 20 attempts: " + "a long reason, " * 40
+    admin.jobs[ID] |= {"reason": why}
+    shown = run("dead", "ls").output
+    assert f"{why[:90]}" in shown
+    assert max(map(len, shown.splitlines())) <= 220
+    assert json.loads(run("dead", "ls", "--json").output)[0]["reason"] == why
+    assert why.strip() in run("dead", "show", ID).output
+
+
 @pytest.mark.parametrize("command", ["record", "queues", "job", "dead ls", "dead requeue", "dead purge", "dead show"])
 def test_help_speaks_of_an_app_only_where_there_is_one(command: str) -> None:
     shown = CliRunner().invoke(cli, [*command.split(), "--help"]).output

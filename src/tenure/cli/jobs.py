@@ -27,6 +27,9 @@ _ROOMY = 140
 _SHORT = 45
 """Letters of a reason in a terminal that is narrower."""
 
+_LONG = 100
+"""Letters of a reason at most, in a wide terminal, a pipe or a file; `tenure dead show` and `--json` have all of it."""
+
 
 def job_id(value: str) -> str:
     """Read a job's id; dashes and capitals are taken too."""
@@ -95,7 +98,7 @@ def ls(broker: str | None, as_json: bool, queue: str | None, limit: int) -> None
         {
             **row,
             "died": _when(row["ended_at"])[: 19 if narrow else None],
-            "reason": shorten(row["reason"] or "", _SHORT if narrow else console.width // 2),
+            "reason": shorten(row["reason"] or "", _SHORT if narrow else min(console.width // 2, _LONG)),
         }
         for row in rows
     ]
