@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import re
+import typing
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenure.context import JobContext
@@ -11,6 +13,7 @@ from tenure.errors import TaskDefinitionError
 from tenure.names import shown
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_CONTEXT_WITHIN = re.compile(r"\bJobContext\b")
 
 
 def refuse_what_cannot_run(function: object) -> None:
@@ -36,11 +39,19 @@ def is_coroutine_function(function: object) -> bool:
 def callers_signature(function: Callable[..., Any]) -> tuple[bool, inspect.Signature]:
     """Return whether the first parameter is annotated JobContext, and the signature without it.
 
-    Raises TaskDefinitionError where another parameter is annotated so.
+    Raises TaskDefinitionError where another parameter is annotated so, or one with more than that class alone.
     """
     signature = inspect.signature(function)
     parameters = list(signature.parameters.values())
-    places = [place for place, parameter in enumerate(parameters) if _is_context(function, place, parameter)]
+    annotations = [_annotation(function, place, parameter) for place, parameter in enumerate(parameters)]
+    for parameter, annotation in zip(parameters, annotations, strict=True):
+        if _is_more_than_context(annotation, function):
+            raise TaskDefinitionError(
+                f"{getattr(function, '__qualname__', function)}: the parameter {parameter.name} is annotated "
+                f"{shown(annotation)}; a worker gives a context to a first parameter that is annotated JobContext "
+                "alone: def f(ctx: JobContext, ...)"
+            )
+    places = [place for place, annotation in enumerate(annotations) if _is_context(annotation)]
     if not places:
         return False, signature
     if places != [0] or parameters[0].kind not in _POSITIONAL:
@@ -55,13 +66,38 @@ def _is_kind(asked: Callable[[object], bool], function: object) -> bool:
     return asked(function) or asked(type(function).__dict__.get("__call__"))
 
 
-def _is_context(function: Callable[..., Any], place: int, parameter: inspect.Parameter) -> bool:
+def _annotation(function: Callable[..., Any], place: int, parameter: inspect.Parameter) -> object:
     annotation = parameter.annotation
     # A first parameter's class may have been imported under another name; of the others the name has to do.
     if isinstance(annotation, str) and (place == 0 or "JobContext" in annotation):
-        names = getattr(inspect.unwrap(function), "__globals__", {})
-        try:
-            annotation = eval(annotation, names)  # noqa: S307  (the text of the user's own module)
-        except Exception:  # noqa: BLE001  (a name that exists for type checkers only, for instance)
-            return str(annotation).rpartition(".")[2] == "JobContext"
+        return _evaluated(annotation, function)
+    return annotation
+
+
+def _evaluated(text: str, function: Callable[..., Any]) -> object:
+    """Return what the text of an annotation means; the text where a name in it is there for type checkers only."""
+    try:
+        return eval(text, getattr(inspect.unwrap(function), "__globals__", {}))  # noqa: S307  (of the user's module)
+    except Exception:  # noqa: BLE001  (a name that is not there, or anything else that a module may do)
+        return text
+
+
+def _is_context(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return annotation.strip().rpartition(".")[2] == "JobContext"
     return annotation is JobContext
+
+
+def _is_more_than_context(annotation: object, function: Callable[..., Any]) -> bool:
+    """Whether a JobContext is somewhere within it: Optional, a union, Annotated, a list of them."""
+    if _is_context(annotation):
+        return False
+    if isinstance(annotation, str):
+        return _CONTEXT_WITHIN.search(annotation) is not None
+    return any(_is_context(part) for part in _parts(annotation, function))
+
+
+def _parts(annotation: object, function: Callable[..., Any]) -> Iterator[object]:
+    for part in typing.get_args(annotation):
+        yield _evaluated(part.__forward_arg__, function) if isinstance(part, typing.ForwardRef) else part
+        yield from _parts(part, function)

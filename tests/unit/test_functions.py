@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Optional, Union
 
 import pytest
 
@@ -80,6 +80,33 @@ def as_rest(*ctx: JobContext) -> None: ...
 def test_a_context_in_another_place_is_refused_at_definition(function: Callable[..., Any]) -> None:
     with pytest.raises(TaskDefinitionError, match="has to be the first parameter"):
         App("shop").task(function)
+
+
+def optional(ctx: Optional[JobContext], order_id: int) -> None: ...  # noqa: UP045  (as it is written often)
+def or_none(ctx: JobContext | None, order_id: int) -> None: ...
+def or_none_renamed(ctx: Ctx | None = None) -> None: ...
+def annotated(ctx: Annotated[JobContext, "of the worker"], order_id: int) -> None: ...
+def deep(ctx: Annotated[JobContext | None, "of the worker"]) -> None: ...
+def forward(ctx: Optional["JobContext"]) -> None: ...  # noqa: UP037, UP045
+def later(order_id: int, ctx: Union[tenure.JobContext, None] = None) -> None: ...  # noqa: UP007
+def only_as_text(ctx: Missing.JobContext | None) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def several(contexts: list[JobContext]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function", [optional, or_none, or_none_renamed, annotated, deep, forward, later, only_as_text, several]
+)
+def test_a_context_with_more_in_its_annotation_is_refused_at_definition(function: Callable[..., Any]) -> None:
+    with pytest.raises(TaskDefinitionError, match=r"annotated JobContext alone: def f\(ctx: JobContext, ...\)"):
+        App("shop").task(function)
+
+
+@pytest.mark.parametrize("annotation", [list[int], "dict[str, NotJobContexts]", int | None, "Optional[Nothing]"])
+def test_other_annotations_are_left_alone(annotation: Any) -> None:
+    def made(value): ...  # type: ignore[no-untyped-def]
+
+    made.__annotations__["value"] = annotation
+    assert not callers_signature(made)[0]
 
 
 def test_a_context_is_neither_on_the_wire_nor_in_the_key() -> None:
