@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from tenure import App, JobContext, Retry, current_job
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, TestHold
-from tenure.outcome import Failed, Outcome, Retried, Returned
+from tenure.outcome import Died, Failed, Outcome, Retried, Returned
 from tenure.worker.executor import Executor
 from tenure.worker.room import ASYNC, SYNC
 from tests.unit.worker_fakes import delivery
@@ -64,6 +64,21 @@ def silent(value: Any = None) -> Any:
 
 @app.task(name="forgot")
 def forgot() -> object:
+    return plain(1)
+
+
+class Later:
+    def __await__(self) -> Iterator[None]:
+        yield None
+
+
+@app.task(name="silent_awaitable", results=False)
+def silent_awaitable() -> object:
+    return Later()
+
+
+@app.task(name="forgot_await")
+async def forgot_await() -> object:
     return plain(1)
 
 
@@ -134,10 +149,24 @@ def test_a_task_without_results_says_so_in_their_place(executor: Executor, value
     assert result.kind == "disabled"
 
 
-def test_a_coroutine_that_a_plain_function_returns_has_never_run_and_is_no_success(executor: Executor) -> None:
+def test_a_coroutine_that_a_plain_function_returns_has_never_run_and_no_attempt_changes_that(
+    executor: Executor,
+) -> None:
     outcome, _ = executor.execute(delivery(task="forgot"), TestHold())
-    assert isinstance(outcome, Failed)
-    assert "write the function as async def" in outcome.failure.text
+    assert isinstance(outcome, Died)
+    assert outcome.reason == (
+        "forgot returned a coroutine, which never ran: write the function as async def, and await it there"
+    )
+    assert outcome.failure.kind.endswith("TypeError")
+
+
+def test_what_else_has_to_be_awaited_is_no_result_either(executor: Executor) -> None:
+    outcome, _ = executor.execute(delivery(task="silent_awaitable"), TestHold())
+    assert isinstance(outcome, Died)
+    assert "returned Later, which has to be awaited" in outcome.reason
+    outcome, _ = run(executor.execute_async(delivery(task="forgot_await"), TestHold()))
+    assert isinstance(outcome, Died)
+    assert outcome.reason.endswith("which never ran: await it in the function")
 
 
 def test_kinds_of_slots(executor: Executor) -> None:

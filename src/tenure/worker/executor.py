@@ -7,14 +7,14 @@ import os
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import lru_cache
-from types import CoroutineType
+from inspect import iscoroutine
 from typing import Any, NamedTuple
 
 from tenure.codec import pack_not_stored
 from tenure.context import Hold, JobContext, enter
 from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Delivery, Message, Raw
-from tenure.outcome import Broken, Newer, Outcome, Returned, UnknownTask
+from tenure.outcome import Broken, Died, Newer, Outcome, Returned, UnknownTask, failure_from
 from tenure.settle import Policy, outcome_of
 from tenure.task import Task
 from tenure.worker.room import kind_of
@@ -145,11 +145,8 @@ class Executor:
 
     def _returned(self, value: Any, call: Call) -> Outcome:
         """Pack a result; one that cannot be kept is told of in its place, for the work itself is done."""
-        if type(value) is CoroutineType:
-            value.close()
-            name = call.task.name
-            error = TypeError(f"{name} returned a coroutine, which never ran: write the function as async def")
-            return outcome_of(error, call.policy)
+        if hasattr(type(value), "__await__"):
+            return _not_awaited(value, call.task)
         if not call.task.defaults.results:
             return Returned(_DISABLED)
         if value is None:
@@ -174,6 +171,18 @@ def _made(call: Call) -> Any:
     if call.task.takes_context:
         return call.task.fn(call.context, *call.args, **call.kwargs)
     return call.task.fn(*call.args, **call.kwargs)
+
+
+def _not_awaited(value: Any, task: Task[..., Any]) -> Died:
+    """No other try can change what kind of function it is."""
+    what = (
+        "a coroutine, which never ran" if iscoroutine(value) else f"{type(value).__qualname__}, which has to be awaited"
+    )
+    remedy = "await it in the function" if task.is_async else "write the function as async def, and await it there"
+    if iscoroutine(value):
+        value.close()
+    why = f"{task.name} returned {what}: {remedy}"
+    return Died(failure_from(TypeError(why)), why)
 
 
 def _policy(task: Task[..., Any], max_attempts: int) -> Policy:
