@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, EnumType
+from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, Never, TypeVar, Unpack, overload
 
@@ -145,7 +146,7 @@ class App:
         """Have each worker process call this before its first job: `@app.on_worker_start`; sync or async.
 
         The hooks run in the order of their registration; one that raises ends the process, with its traceback shown.
-        Raises ConfigError for what cannot be called.
+        Raises ConfigError for what cannot be called without arguments.
         """
         self.start_hooks.append(_checked_hook("on_worker_start", hook))
         return hook
@@ -154,7 +155,7 @@ class App:
         """Have each worker process call this after its last job: `@app.on_worker_stop`; sync or async.
 
         The hooks run in the reverse order of their registration; the error of one is logged, and the others follow.
-        Raises ConfigError for what cannot be called.
+        Raises ConfigError for what cannot be called without arguments.
         """
         self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
         return hook
@@ -374,8 +375,15 @@ def _checked_include(include: object) -> tuple[str, ...]:
 
 
 def _checked_hook(name: str, hook: object) -> Callable[[], object]:
+    rule = f"@app.{name} goes on a function without parameters"
     if not callable(hook):
-        raise ConfigError(f"@app.{name} goes on a function without parameters, not on {shown(hook)}")
+        raise ConfigError(f"{rule}, not on {shown(hook)}")
+    try:
+        signature(hook).bind()
+    except TypeError as error:
+        raise ConfigError(f"{rule}; {shown(hook)} cannot be called so: {error}") from None
+    except ValueError:
+        pass  # some callables of C have no signature: the first call will tell
     return hook
 
 

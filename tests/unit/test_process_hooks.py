@@ -86,3 +86,20 @@ def test_what_cannot_be_called_is_refused() -> None:
         App("shop").on_worker_start(3)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="on_worker_stop goes on a function"):
         App("shop").on_worker_stop("x")  # type: ignore[type-var]
+
+
+def test_a_hook_that_needs_arguments_is_refused_at_definition() -> None:
+    def needs(pool): ...  # type: ignore[no-untyped-def]
+
+    async def aneeds(*, pool: int) -> None: ...
+
+    def does_not(pool: int = 1, *more: int, **words: int) -> None: ...
+
+    app = App("shop")
+    with pytest.raises(ConfigError, match=r"on_worker_start goes on a function without parameters; .*'pool'"):
+        app.on_worker_start(needs)  # type: ignore[type-var]
+    with pytest.raises(ConfigError, match=r"on_worker_stop goes on a function without parameters; .*'pool'"):
+        app.on_worker_stop(aneeds)  # type: ignore[type-var]
+    assert (app.start_hooks, app.stop_hooks) == ([], [])
+    assert app.on_worker_start(does_not) is does_not
+    assert app.on_worker_stop(dict) is dict  # has no signature that could be asked
