@@ -246,7 +246,7 @@ def test_the_page_about_results(stage: Stage) -> None:
 
 FORKING = """
 import os, threading
-from tests.acceptance.apps import mixed, results
+from tests.acceptance.apps import results
 
 first = results.slow.delay(0.5)
 waiting = threading.Thread(target=first.result)
