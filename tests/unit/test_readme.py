@@ -52,3 +52,14 @@ def test_every_code_block_is_python() -> None:
     for page in PAGES:
         for code in blocks(page, "python"):
             compile(code, page, "exec")
+
+
+def test_what_is_not_there_yet_is_listed_once() -> None:
+    listed = re.findall(r"^- \*\*(.+?)\.\*\*", text("README.md").partition("does not do yet\n")[2], re.MULTILINE)
+    assert "Time limits" in listed
+    assert len(listed) == len(set(listed))
+
+
+def test_the_way_to_test_without_a_server_is_told() -> None:
+    told = text("README.md").partition("## What else a task can do")[2].partition("\n## ")[0]
+    assert all(word in told for word in ("`memory://`", "`tenure_app`", "`tenure_worker`"))
