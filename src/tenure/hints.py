@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections.abc as abc
-import dataclasses
 import datetime as dt
 import inspect
 import re
@@ -16,10 +15,12 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from tenure.errors import WrongArgument
+from tenure.class_fields import fields_finder, missing_arguments
+from tenure.errors import NotSerializable, WrongArgument
 from tenure.leaves import NO_ENUMS, Enums
+from tenure.models import Model
 from tenure.packable import SCALARS
-from tenure.shapes import Either, Field, Kind, Misfit, Model, Never, OneOf, Places, Row, Shape, Struct, Table
+from tenure.shapes import Either, Field, Kind, Misfit, Never, OneOf, Places, Row, Shape, Struct, Table
 
 _FITS: Mapping[type, tuple[type, ...]] = {
     # hint: the classes of the values that fit it, as type checkers see it
@@ -87,14 +88,20 @@ class Plan:
         return (_types(args, kwargs) if kwargs else (*map(type, args),)) in self.known
 
     def pack_result(self, value: Any) -> Any:
-        """Return the result's plain form; one that does not fit the hint stays as it is."""
+        """Return the result's plain form; one that does not fit the hint stays as it is.
+
+        Raises NotSerializable for an object that would not come back as an equal one.
+        """
         shape = self.returns
-        return value if shape is None else _one(shape.pack, value, False)
+        try:
+            return value if shape is None else _one(shape, "pack", value, False)
+        except Misfit as misfit:
+            raise NotSerializable(f"result{misfit.path} {misfit.why}; {_EQUAL}") from misfit.__cause__
 
     def fit_result(self, value: Any) -> Any:
         """Return what the result's plain form stands for, or the plain form where it does not fit."""
         shape = self.returns
-        return value if shape is None else _one(shape.fit, value, False)
+        return value if shape is None else _one(shape, "fit", value, False)
 
     def _changed(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], way: str, check: bool
@@ -115,11 +122,10 @@ class Plan:
 
     def _argument(self, shape: Shape, way: str, value: Any, check: bool, path: str, name: str) -> Any:
         try:
-            return _one(shape.pack if way == "pack" else shape.fit, value, check)
+            return _one(shape, way, value, check)
         except Misfit as misfit:
             text = f"{path}{misfit.path} {misfit.why} (parameter {name} of {self.name})"
-            way = "pass what the hint says, or switch the check off: @app.task(check=False)"
-            raise WrongArgument(f"{text}; {way}") from misfit.__cause__
+            raise WrongArgument(f"{text}; {_EQUAL if misfit.changed else _FITTING}") from misfit.__cause__
 
 
 def plan(function: Callable[..., Any], signature: inspect.Signature | None = None, name: str = "") -> Plan:
@@ -157,13 +163,24 @@ def _types(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[object, ..
     return (*map(type, args), *kwargs, *map(type, kwargs.values()))
 
 
-def _one(change: Callable[[Any], Any], value: Any, check: bool) -> Any:
+_FITTING = "pass what the hint says, or switch the check off: @app.task(check=False)"
+_EQUAL = (
+    "declare the very classes that are in it, and let validators, converters, __init__ and __post_init__ leave alone "
+    "what they have made once (private attributes do not travel); or pass plain values and make it inside the task"
+)
+
+
+def _one(shape: Shape, way: str, value: Any, check: bool) -> Any:
     try:
-        return change(value)
+        if way == "fit":
+            return shape.fit(value)
+        plain = shape.pack(value)
+        shape.check_rebuilt(value, plain)
+        return plain
     except RecursionError:
         raise Misfit("contains itself, or lies in too many containers; pass a flatter value") from None
-    except Misfit:
-        if check:
+    except Misfit as misfit:
+        if check or misfit.changed:
             raise
         return value
     except Exception as error:  # of the value's own code, or of the class that is made
@@ -262,7 +279,7 @@ class _Reader:
 
     def _of_fields(self, kind: type, hint: Any, args: tuple[Any, ...], vars_: Vars) -> Shape | None:
         """Return the shape of a class with fields, None for any other."""
-        find = _fields_finder(kind)
+        find = fields_finder(kind)
         model = hasattr(kind, "__pydantic_validator__") and hasattr(kind, "model_validate")
         if find is None and not model:
             return None
@@ -281,7 +298,7 @@ class _Reader:
         hints = self.hints_of(kind)
         for word, (argument, optional) in find(kind, hints).items():
             struct.fields[word] = Field(self.shape(hints.get(word, Any), inner), argument, optional)
-        missing = _missing_arguments(kind, struct)
+        missing = missing_arguments(kind, struct)
         if missing:
             self._made[key] = Never(f"is a {name}, which cannot be made from its fields: it also needs {missing}")
         return self._made[key]
@@ -320,71 +337,3 @@ def _instance(kind: type) -> Shape | None:
 
 def _text(hint: Any) -> str:
     return hint.__name__ if type(hint) is type else _MODULES.sub("", str(hint))
-
-
-# ------------------------------------------------------------------------------------------------ classes with fields
-
-_Fields = Mapping[str, tuple[str | None, bool]]
-"""Field -> its name in the constructor (None: it is not there), and whether it may be left out."""
-
-
-def _fields_finder(kind: type) -> Callable[[Any, Mapping[str, Any]], _Fields] | None:
-    if typing.is_typeddict(kind):
-        return _of_typed_dict
-    if dataclasses.is_dataclass(kind):
-        return _of_dataclass
-    if "__attrs_attrs__" in vars(kind) or hasattr(kind, "__attrs_attrs__"):
-        return _of_attrs
-    return _of_named_tuple if issubclass(kind, tuple) and hasattr(kind, "_field_defaults") else None
-
-
-def _of_typed_dict(kind: Any, hints: Mapping[str, Any]) -> _Fields:
-    # Where annotations are texts, the class itself does not see what is marked as Required or NotRequired in them.
-    marked = {name: typing.get_origin(hint) for name, hint in hints.items()}
-    return {
-        name: (name, marked[name] is typing.NotRequired or name in kind.__optional_keys__ - _required(marked))
-        for name in hints
-    }
-
-
-def _required(marked: Mapping[str, Any]) -> set[str]:
-    return {name for name, mark in marked.items() if mark is typing.Required}
-
-
-def _of_dataclass(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
-    none = dataclasses.MISSING
-    return {
-        item.name: (
-            item.name if item.init else None,
-            not item.init or item.default is not none or item.default_factory is not none,
-        )
-        for item in dataclasses.fields(kind)
-    }
-
-
-def _of_attrs(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
-    # attrs is not imported: each attribute says of itself what is needed.  NOTHING, of type _Nothing: no default.
-    return {
-        item.name: (
-            (item.alias or item.name.lstrip("_")) if item.init else None,
-            not item.init or type(item.default).__name__ != "_Nothing",
-        )
-        for item in kind.__attrs_attrs__
-    }
-
-
-def _of_named_tuple(kind: Any, _hints: Mapping[str, Any]) -> _Fields:
-    return {name: (name, name in kind._field_defaults) for name in kind._fields}
-
-
-def _missing_arguments(kind: type, struct: Struct) -> str:
-    """Return the names of what the constructor needs and no field gives (an InitVar, for instance)."""
-    if typing.is_typeddict(kind):
-        return ""
-    given = {item.argument for item in struct.fields.values()}
-    single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return ", ".join(
-        name
-        for name, parameter in inspect.signature(kind).parameters.items()
-        if name not in given and parameter.default is inspect.Parameter.empty and parameter.kind not in single
-    )

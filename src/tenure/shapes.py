@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from tenure.leaves import Enums
 from tenure.names import shown
-from tenure.packable import find_fault
+from tenure.sameness import copied, difference
 
 Change = Callable[[Any], Any]
 
@@ -22,12 +21,21 @@ _ABSENT = object()
 
 
 class Misfit(Exception):
-    """A value that does not fit its hint; `path` is where it lies under the argument, `why` what is wrong with it."""
+    """A value that does not fit its hint; `path` is where it lies under the argument, `why` what is wrong with it.
 
-    def __init__(self, why: str) -> None:
+    `changed`: it fits, but would not arrive as an equal value, so that no way of carrying it is left.
+    """
+
+    def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why)
         self.why = why
-        self.path = ""
+        self.path = path
+        self.changed = False
+
+    def final(self) -> Misfit:
+        """Return it as one of a value that would not arrive as an equal one."""
+        self.changed = True
+        return self
 
     def under(self, segment: str) -> None:
         """Say where it lies as seen from one container further out."""
@@ -38,12 +46,14 @@ class Shape:
     """What one hint says.
 
     `name` is how the hint reads.  `converts`: pack and fit may return another value than they were given.  `by_type`:
-    whether a value fits depends on its type alone.  `flat`: no list, tuple, set or dict fits it.
+    whether a value fits depends on its type alone.  `flat`: no list, tuple, set or dict fits it.  `any_form`: its plain
+    form may be of any type.
     """
 
     converts = False
     by_type = False
     flat = False
+    any_form = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,6 +65,17 @@ class Shape:
     def fit(self, value: Any) -> Any:
         """Return what the plain form stands for; raises Misfit."""
         raise NotImplementedError
+
+    def check_rebuilt(self, value: Any, plain: Any) -> None:
+        """Raise Misfit unless the plain form comes back as a value that is the same."""
+        if not self.converts:
+            return
+        try:
+            found = difference(value, self.fit(copied(plain)))
+        except Misfit as misfit:
+            raise misfit.final() from misfit.__cause__
+        if found is not None:
+            raise Misfit(found.why, found.path).final()
 
     def refuse(self, value: Any) -> NoReturn:
         """Raise Misfit for a value of a type that the hint does not mean."""
@@ -219,7 +240,7 @@ class Either(Shape):
         self.by_type = len(known) == len(shapes) and all(shape.by_type for shape in known)
         self.flat = len(known) == len(shapes) and all(shape.flat for shape in known)
         single = len(known) == len(shapes) == len(rest) + 1 and all(shape.flat for shape in rest)
-        self._named = self.converts and not (single and not any(isinstance(shape, Model) for shape in known))
+        self._named = self.converts and not (single and not any(shape.any_form for shape in known))
 
     def pack(self, value: Any) -> Any:
         label, plain = self._first(value, "pack", self._shapes)
@@ -240,6 +261,8 @@ class Either(Shape):
             try:
                 return label, _changed(shape, way, value, "")
             except Misfit as misfit:
+                if misfit.changed:
+                    raise
                 nearest = misfit if misfit.path and nearest is None else nearest
         raise nearest or self.misfit(value)
 
@@ -316,46 +339,6 @@ class Struct(Shape):
         return made
 
 
-class Model(Shape):
-    """A pydantic model; its plain form is what `model_dump` gives, and it is validated when it comes back."""
-
-    converts = True
-
-    def __init__(self, name: str, cls: type) -> None:
-        super().__init__(name)
-        self._cls: Any = cls
-
-    def pack(self, value: Any) -> Any:
-        if type(value) is not self._cls:
-            self.refuse(value)
-        try:
-            plain = value.model_dump(round_trip=True, by_alias=False, warnings="error")
-            self._check_all_dumped(plain)
-            whole = value.model_dump(round_trip=True, by_alias=False, warnings=False, serialize_as_any=True)
-            if not _same_fields(plain, whole):
-                raise Misfit("holds a subclass of what a field declares, which would come back as its base")
-            if find_fault(plain, "", _ANY_ENUM) is None:
-                return plain
-        except TypeError:  # a set of models, for instance: dicts have no hash
-            pass
-        except ValueError as error:
-            raise Misfit(f"cannot be dumped as {self.name}: {error}") from error
-        return value.model_dump(mode="json", round_trip=True, by_alias=False, warnings="error")
-
-    def _check_all_dumped(self, plain: Any) -> None:
-        if getattr(self._cls, "__pydantic_root_model__", False):
-            return
-        missing = self._cls.model_fields.keys() - plain.keys()
-        if missing:
-            raise Misfit(f"is a {self.name}, of which fields are left out of dumps: {', '.join(sorted(missing))}")
-
-    def fit(self, value: Any) -> Any:
-        try:
-            return self._cls.model_validate(thaw(value), by_name=True)
-        except BaseException as error:
-            raise Misfit(f"cannot be made into {self.name}: {type(error).__name__}: {error}") from error
-
-
 class Never(Shape):
     """A class that cannot be carried, and why."""
 
@@ -365,14 +348,6 @@ class Never(Shape):
         raise Misfit(self.name)
 
     fit = pack
-
-
-class _AnyEnum(Enums):
-    def pack(self, member: object) -> bytes:
-        return b""
-
-
-_ANY_ENUM = _AnyEnum()
 
 
 def freeze(plain: Any) -> Any:
@@ -400,12 +375,3 @@ def _changed(shape: Shape | None, way: str, value: Any, place: str) -> Any:
     except Misfit as misfit:
         misfit.under(place)
         raise
-
-
-def _same_fields(one: Any, other: Any) -> bool:
-    """Whether two dumps have the same keys everywhere; their values may be NaN."""
-    if type(one) is dict and type(other) is dict:
-        return one.keys() == other.keys() and all(_same_fields(one[key], other[key]) for key in one)
-    if type(one) in (list, tuple) and type(other) in (list, tuple):
-        return len(one) == len(other) and all(map(_same_fields, one, other))
-    return True
