@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenure import App
-from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room, kinds_of_queues
+from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room, kinds_of_queues, mixed_queues
 
 S, A, BOTH = frozenset({SYNC}), frozenset({ASYNC}), frozenset({SYNC, ASYNC})
 
@@ -63,3 +63,27 @@ def test_kinds_come_from_the_tasks_own_queues() -> None:
     assert kinds_of_queues(("default", "web", "mixed", "unknown"), app.tasks) == {
         "default": S, "web": A, "mixed": BOTH, "unknown": BOTH,
     }  # fmt: skip
+
+
+def test_queues_with_both_kinds_are_warned_of() -> None:
+    app = App("shop")
+    app.task(name="a")(print)
+    app.task(name="b", queue="mixed")(print)
+
+    @app.task(name="c", queue="web")
+    async def c() -> None: ...
+
+    assert mixed_queues(("default", "web", "mixed", "unknown"), app.tasks) == ""
+    app.task(name="d", queue="mixed")(c.fn)
+    line = mixed_queues(("default", "web", "mixed", "unknown"), app.tasks)
+    assert line.startswith("queues with both plain functions and coroutines: mixed. They are taken from only while")
+    assert mixed_queues(("default", "web"), app.tasks) == ""
+
+
+def test_what_a_take_from_a_queue_needs() -> None:
+    free = FreeSlots((2, 100), {"default": S, "mixed": BOTH})
+    assert free.needs("mixed") == [BOTH]
+    assert free.needs(None) == [S, BOTH]
+    assert free.needs("others") == []
+    assert not free.is_surprised_by("default", ASYNC)
+    assert free.needs("default") == [BOTH]

@@ -1,6 +1,6 @@
 """The entry of a worker process that a supervisor starts: `python -m tenure.worker.child OPTIONS`.
 
-It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warning) or `failed` (text), and `left`
+It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warnings) or `failed` (text), and `left`
 when it holds nothing any more and has said `bye` itself.  It is told `drain` in a line; the end of that pipe means
 that the supervisor is gone.
 """
@@ -74,7 +74,7 @@ class ChildProcess:
         from tenure.worker.load import load_app
         from tenure.worker.services import Services
         from tenure.worker.table import Table
-        from tenure.worker.worker import require_queues, unused_queues
+        from tenure.worker.worker import queue_warnings, require_queues
 
         self._options = options
         self._clock = SystemClock()
@@ -105,7 +105,7 @@ class ChildProcess:
             ),
         )
         self._ready = {
-            "broker": url, "queues": queues, "tasks": sorted(app.tasks), "warning": unused_queues(app, queues),
+            "broker": url, "queues": queues, "tasks": sorted(app.tasks), "warnings": queue_warnings(app, queues),
         }  # fmt: skip
 
     def prepare(self) -> None:

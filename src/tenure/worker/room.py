@@ -81,3 +81,16 @@ def kinds_of_queues(queues: Sequence[str], tasks: Mapping[str, Task[..., object]
     return {
         queue: frozenset(kind_of(task) for task in tasks.values() if task.queue == queue) or every for queue in queues
     }
+
+
+def mixed_queues(queues: Sequence[str], tasks: Mapping[str, Task[..., object]]) -> str:
+    """Return a line that warns of queues with both kinds of tasks; an empty one: there are none."""
+    kinds = {name: {kind_of(task) for task in tasks.values() if task.queue == name} for name in queues}
+    mixed = [name for name in queues if len(kinds[name]) > 1]
+    if not mixed:
+        return ""
+    return (
+        f"queues with both plain functions and coroutines: {', '.join(mixed)}. They are taken from only while slots of "
+        "both kinds are free, so long functions keep their coroutines waiting, and the other way round; give the two "
+        "queues of their own: @app.task(queue=...)"
+    )

@@ -218,8 +218,8 @@ class Supervisor:
         self._keeper_thread.start()
         options = self._options
         logger.info("%s", start_line(self._name, options.processes, options.threads, ready["queues"], ready["tasks"]))
-        if ready["warning"]:
-            logger.warning("%s", ready["warning"])
+        for warning in ready["warnings"]:
+            logger.warning("%s", warning)
 
     def _on_failed(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

@@ -27,6 +27,7 @@ from tenure.worker.options import (
     new_session,
     start_line,
 )
+from tenure.worker.room import mixed_queues
 from tenure.worker.services import Services
 from tenure.worker.table import Table
 
@@ -102,8 +103,8 @@ class Worker:
         alone = threading.current_thread() is threading.main_thread()
         if alone:
             print(start_line(name, 1, self._threads, queues, sorted(self._app.tasks)), file=sys.stderr, flush=True)
-        if unused := unused_queues(self._app, queues):
-            logger.warning("%s", unused)
+        for warning in queue_warnings(self._app, queues):
+            logger.warning("%s", warning)
         with self._commands.from_signals(_SIGNALS):
             services.start()
             self._until_told(table)
@@ -172,6 +173,11 @@ def _checked_queues(queues: object) -> tuple[str, ...]:
     if not names:
         raise ConfigError("queues names no queues to work on; leave it out to work on all queues of the app's tasks")
     return names
+
+
+def queue_warnings(app: App, queues: Sequence[str]) -> list[str]:
+    """Return the lines that a worker warns with when it starts to work on these queues."""
+    return [line for line in (unused_queues(app, queues), mixed_queues(queues, app.tasks)) if line]
 
 
 def unused_queues(app: App, queues: Sequence[str]) -> str:
