@@ -100,7 +100,9 @@ class Job(Generic[R_co]):
         app = self._owner()
         task = app.tasks.get(self.task)
         read: Callable[[bytes], Stored | NotStored] = unpack_result if task is None else task.unpack_result
-        return cast("R_co", value_of(state, read, timeout=timeout, importable=app.include))
+        full = state.state == "ready" and would_deadlock(self.task or None, self.queue or None)
+        told = value_of(state, read, timeout=timeout, importable=app.include, queue=self.queue, full=full)
+        return cast("R_co", told)
 
     def _check_kept(self) -> None:
         task = self._owner().tasks.get(self.task)

@@ -145,10 +145,13 @@ def value_of(
     *,
     timeout: float | None = None,
     importable: Collection[str] = (),
+    queue: str = "",
+    full: bool = False,
 ) -> Any:
     """Return a job's result, or raise what the caller of a job is to be told; `read` unpacks a result.
 
     `timeout` is how many seconds were waited, `importable` are modules of which exception classes may be imported.
+    `queue` is the job's, if that is known; `full`: it was waited for inside of a job whose worker has no room for it.
     """
     check_known(state)
     if state.state == "done":
@@ -158,7 +161,16 @@ def value_of(
     if state.state == "cancelled":
         raise JobCancelled(f"job {state.id} was cancelled: {state.reason or 'no reason was given'}", state.id)
     within = "" if timeout is None else f" within {timeout:g} s"
-    raise ResultTimeout(f"job {state.id} has not ended{within}: it is {state.state}, and goes on", state.id)
+    what = _why_ready(queue, full) if state.state == "ready" else f"it is {state.state}, and goes on"
+    raise ResultTimeout(f"job {state.id} has not ended{within}: {what}", state.id)
+
+
+def _why_ready(queue: str, full: bool) -> str:
+    """Say why a job may still be ready, as far as that can be known here."""
+    if full:
+        return "it is ready, and no slot of this worker is free to take it"
+    named = f"queue {queue}" if queue else "its queue"
+    return f"it is ready, and no worker has taken it: does one run that takes {named} and has a free slot for its task?"
 
 
 def check_known(state: JobState) -> None:

@@ -167,8 +167,9 @@ def test_a_job_that_waits_for_a_job_where_a_slot_is_free(stage: Stage) -> None:
 def test_jobs_that_wait_for_jobs_of_another_kind_in_their_own_queue(stage: Stage) -> None:
     stage.use(mixed.app)
     added = [mixed.parent.delay(number) for number in range(8)]  # as many as threads: none is left for the queue
-    stage.start_worker("w", "--processes", "1", "--threads", "8", app="tests.acceptance.apps.mixed")
+    worker = stage.start_worker("w", "--processes", "1", "--threads", "8", app="tests.acceptance.apps.mixed")
     assert [job.result(timeout=40) for job in added] == [number * 2 for number in range(8)]
+    assert "queues with both plain functions and coroutines: default." in worker.output
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts sockets in /proc")

@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -117,6 +118,25 @@ def test_a_job_that_has_not_ended_in_time(job: Job[int], store: Store, timeout: 
     assert isinstance(raised.value, TimeoutError)
     assert raised.value.id == job.id
     assert job.wait(timeout) == "running"
+
+
+@pytest.mark.parametrize(
+    ("queue", "full", "words"),
+    [
+        ("web", False, "no worker has taken it: does one run that takes queue web and has a free slot for its task?"),
+        ("", False, "no worker has taken it: does one run that takes its queue and has a free slot"),
+        ("web", True, "and no slot of this worker is free to take it"),
+    ],
+)
+def test_a_job_that_has_not_begun_in_time(
+    job: Job[int], store: Store, monkeypatch: pytest.MonkeyPatch, queue: str, full: bool, words: str
+) -> None:
+    store.known[job.id] = JobState(job.id, "ready")
+    monkeypatch.setattr(job_module, "would_deadlock", lambda task, queue: full)
+    with pytest.raises(ResultTimeout) as raised:
+        replace(job, queue=queue).result(0)
+    assert words in str(raised.value)
+    assert "it is ready, and" in str(raised.value)
 
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), "5", True])
