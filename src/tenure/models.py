@@ -42,7 +42,7 @@ class Model(Shape):
                 wrong.append(Misfit(f"cannot be dumped as {self.name}: {type(error).__name__}"))
             else:
                 return plain
-        raise wrong[0]
+        raise wrong[0].final()
 
     def check_rebuilt(self, value: Any, plain: Any) -> None:
         """Do nothing: `pack` has looked already."""

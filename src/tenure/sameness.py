@@ -1,6 +1,7 @@
 """Whether an object that was rebuilt from its plain form is the one that was packed, and which part of it is not.
 
 Stricter than `==`: types, fields that `==` leaves out, the zone and fold of times, and -0.0 count; NaN is NaN.
+An int may become an equal float or Decimal, and a plain value an Enum member that is equal to it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from datetime import datetime, time
 from decimal import Decimal
+from enum import Enum
 from typing import Any, NamedTuple
 
 from tenure.names import shown
@@ -56,7 +58,7 @@ def difference(before: Any, after: Any) -> Difference | None:
     """Return the first part in which two values differ, or None."""
     kind = type(before)
     if kind is not type(after):
-        return Difference("", "", before, after)
+        return None if _made_exact(before, after) else Difference("", "", before, after)
     if before is after:
         return None
     if kind is str or kind is int:
@@ -76,6 +78,13 @@ def difference(before: Any, after: Any) -> Difference | None:
         return None if before == after else Difference("", "", before, after)
     # Two objects of a class without __eq__ are the same if all that can be seen in them is.
     return _fields(kind.__name__, getattr(before, "__dict__", {}), getattr(after, "__dict__", {}))
+
+
+def _made_exact(before: object, after: object) -> bool:
+    """Whether the other is equal and of a nearer type: pydantic leaves a default as it is, as in `x: float = 0`."""
+    if type(before) in (int, float) and type(after) in (float, Decimal):
+        return before == after
+    return type(before) in (int, str) and isinstance(after, Enum) and before == after
 
 
 def _has_own_eq(kind: type) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from decimal import Decimal
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,17 @@ from tenure.hints import plan
 from tenure.sameness import difference
 from tenure.testing import inline_worker
 from tests.unit.fake_broker import FakeBroker
-from tests.unit.test_hints import Address, Customer, FurtherAddress, Hidden, Strict, a_customer, travelled, typed
+from tests.unit.test_hints import (
+    Address,
+    Customer,
+    FurtherAddress,
+    Hidden,
+    Status,
+    Strict,
+    a_customer,
+    travelled,
+    typed,
+)
 
 
 @pytest.fixture
@@ -100,6 +111,14 @@ class Loose(pydantic.BaseModel):
     what: Any = None
 
 
+class Lazy(pydantic.BaseModel):
+    """Its defaults are of other types than its fields, as pydantic lets one write."""
+
+    score: float = 0
+    price: Decimal = 1  # type: ignore[assignment]
+    status: Status = "paid"  # type: ignore[assignment]
+
+
 class Opaque:
     def __init__(self, n: int) -> None:
         self.n = n
@@ -129,6 +148,19 @@ class Away(pydantic.BaseModel):
 
 class Holds(pydantic.BaseModel):
     away: Away
+
+
+class Frozen(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True)
+    a: int
+    tags: tuple[str, ...] = ()
+    secret: pydantic.SecretStr | None = None
+    kid: Frozen | None = None
+
+
+class Sets(pydantic.BaseModel):
+    all: set[Frozen] = set()
+    by: dict[Frozen, int] = {}
 
 
 class Checks(pydantic.BaseModel):
@@ -227,6 +259,9 @@ ARRIVES: list[tuple[Any, Any]] = [
     (Private, Private(a=1)),
     (Loose, Loose(what=[math.inf, {"a": {1}}])),
     (Whole, Whole(3)),
+    (Lazy, Lazy()),
+    (set[Frozen], {Frozen(a=1), Frozen(a=2, tags=("x",), secret=pydantic.SecretStr("y"))}),
+    (Sets, Sets(all={Frozen(a=1), Frozen(a=2)})),
     (Scaled, Scaled(-0.0)),
 ]
 
@@ -266,6 +301,8 @@ CHANGES: list[tuple[Any, Any, str, str]] = [
     (Hidden, Hidden(secret="x"), "", "left out of dumps: secret"),
     (Strict, BROKEN, "", "cannot be made into Strict: 1 validation error: when: Input should be a valid datetime"),
     (Customer, FURTHER, ".address", "would arrive as Address(city='X') (of type Address, not FurtherAddress)"),
+    (set[Frozen], {Frozen(a=1, kid=Frozen(a=2))}, "{member}", "cannot be made into Frozen"),
+    (Sets, Sets(by={Frozen(a=1): 2}), ".by", "which has no plain form that can be a key"),
     (Holds, Holds(away=Away(secret="x")), ".away", "left out of dumps: secret"),
 ]
 
@@ -320,6 +357,20 @@ def test_no_error_tells_a_secret(app: App) -> None:
         typed(app, Checks).delay(value)
     assert "hunter2" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+@dataclass
+class Sealed:
+    what: pydantic.SecretStr
+
+
+def test_a_secret_outside_a_model_is_refused(app: App, broker: FakeBroker) -> None:
+    secret = pydantic.SecretStr("hunter2")
+    for hint, value, path in ((Sealed, Sealed(secret), "['what']"), (pydantic.SecretStr, secret, "")):
+        with pytest.raises(NotSerializable) as caught:
+            typed(app, hint).delay(value)
+        assert str(caught.value).startswith(f"args[0]{path} is a pydantic.types.SecretStr, which has no wire form")
+    assert broker.messages == []
 
 
 def test_a_custom_type_with_its_own_serializer_and_validator_travels(app: App, broker: FakeBroker) -> None:
