@@ -78,7 +78,8 @@ class JobState(NamedTuple):
 
     `state` is one of the six, or `unknown` (never heard of), or `expired` (its record was kept for a while only).
     `result` is the packed result of a done job (None: it returned None), `failure` the packed last failure, `progress`
-    what a running job last said of itself (packed).  `reason` says why it is dead or cancelled.
+    what a running job last said of itself (packed).  `reason` says why it is dead or cancelled.  `queue` is where the
+    job was added, which the caller of a duplicate need not know; empty where the job is not known.
     """
 
     id: str
@@ -89,6 +90,7 @@ class JobState(NamedTuple):
     result: bytes | None = None
     failure: bytes = b""
     progress: bytes | None = None
+    queue: str = ""
 
 
 class ProducerCounts(NamedTuple):

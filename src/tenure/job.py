@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tenure.broker import JobState, ResultStore
 from tenure.codec import NotStored, Stored, unpack_result
-from tenure.context import Progress, unpack_progress, would_deadlock
+from tenure.context import Progress, current_job, unpack_progress, would_deadlock
 from tenure.errors import ConfigError, ResultsDisabled, ResultTimeout, WouldDeadlock
 from tenure.message import State
 from tenure.names import shown
@@ -92,16 +92,18 @@ class Job(Generic[R_co]):
         """Do what `result` does, without ever blocking the event loop."""
         self._check_kept()
         seconds = _seconds(timeout)
-        if would_deadlock(self.task or None, self.queue or None):
-            return self._value(await self._early_in_loop(seconds), seconds)
+        early = await self._early_in_loop(seconds) if self._to_look() else None
+        if early is not None:
+            return self._value(early, seconds)
         return self._value((await wait_in_loop(self._store(), [self.id], seconds))[0], seconds)
 
     def _value(self, state: JobState, timeout: float | None) -> R_co:
         app = self._owner()
         task = app.tasks.get(self.task)
         read: Callable[[bytes], Stored | NotStored] = unpack_result if task is None else task.unpack_result
-        full = state.state == "ready" and would_deadlock(self.task or None, self.queue or None)
-        told = value_of(state, read, timeout=timeout, importable=app.include, queue=self.queue, full=full)
+        queue = state.queue or self.queue
+        full = state.state == "ready" and would_deadlock(self.task or None, queue or None)
+        told = value_of(state, read, timeout=timeout, importable=app.include, queue=queue, full=full)
         return cast("R_co", told)
 
     def _check_kept(self) -> None:
@@ -115,17 +117,28 @@ class Job(Generic[R_co]):
 
     def _early(self, timeout: float | None) -> JobState | None:
         """Look before a wait that could be for ever; the state, if the job has ended, None where one may wait."""
-        if not would_deadlock(self.task or None, self.queue or None):
+        if not self._to_look():
             return None
         return self._ended(self._store().states([self.id])[0], timeout)
 
-    async def _early_in_loop(self, seconds: float | None) -> JobState:
+    def _to_look(self) -> bool:
+        """Whether a wait here has to be preceded by a look at the job."""
+        return would_deadlock(self.task or None, self.queue) if self._knows_queue() else bool(current_job)
+
+    def _knows_queue(self) -> bool:
+        """Whether the job is in the queue of this handle; the first job of a key, or a bare id, may be elsewhere."""
+        return self.created and bool(self.queue)
+
+    async def _early_in_loop(self, seconds: float | None) -> JobState | None:
         store = self._store()
         return self._ended((await in_a_thread(lambda: store.states([self.id])))[0], seconds)
 
-    def _ended(self, state: JobState, timeout: float | None) -> JobState:
+    def _ended(self, state: JobState, timeout: float | None) -> JobState | None:
+        """The state, if nothing is to be waited for; None where one may wait; raises WouldDeadlock."""
         if state.state in OVER or timeout == 0:
             return state
+        if not would_deadlock(self.task or None, state.queue or self.queue or None):
+            return None
         raise WouldDeadlock(
             f"job {self.id} would be waited for inside of a job, and no slot of this worker is free to take it: that "
             "could be for ever. Return and let it add a further job when it is done, or run it on a queue of other "
@@ -181,12 +194,14 @@ def _as_completed(waiting: dict[str, list[Job[T]]], timeout: float | None, end: 
 def _states(waiting: dict[str, list[Job[T]]], first: Job[T], left: float | None) -> list[JobState]:
     """Wait for one of the jobs; where that could be for ever, only look, and say so if none has ended."""
     store = first._store()
-    if left == 0 or not any(would_deadlock(same[0].task or None, same[0].queue or None) for same in waiting.values()):
+    if left == 0 or not any(same[0]._to_look() for same in waiting.values()):
         return wait_for(store, list(waiting), left)
     states = store.states(list(waiting))
-    if not any(state.state in OVER for state in states):
-        first._ended(states[0], left)
-    return states
+    if any(state.state in OVER for state in states):
+        return states
+    for state in states:
+        waiting[state.id][0]._ended(state, left)
+    return wait_for(store, list(waiting), left)
 
 
 def _known(state: JobState) -> State:

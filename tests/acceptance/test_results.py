@@ -159,6 +159,15 @@ def test_a_job_that_waits_for_a_job_where_no_slot_is_free(stage: Stage) -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_job_that_waits_for_the_first_job_of_a_key_in_another_queue(stage: Stage) -> None:
+    results.double.options(key="known", delay=30).delay(21)
+    stage.start_worker("w", "--processes", "1", "--threads", "1", "--queues", "default", app=APP)
+    began = time.monotonic()
+    with pytest.raises(JobFailed, match="WouldDeadlock"):
+        results.waits_for_a_known_key.delay().result(timeout=20)
+    assert time.monotonic() - began < 5
+
+
 def test_a_job_that_waits_for_a_job_where_a_slot_is_free(stage: Stage) -> None:
     stage.start_worker("w", "--processes", "1", "--threads", "2", app=APP)
     assert results.waits_for_another.delay().result(timeout=20) == 42

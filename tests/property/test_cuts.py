@@ -78,9 +78,9 @@ JOB = f"job {J1} 1 30000 30000 1 0 q t {FP} 4\nbody\n"
 ADD = f"add {J1} q t {FP} 4\nbody"
 KEYED = f"add {J2} q t {FP} 4 k=order\nbody"
 DEAD = held("", then=f"dead {J1}:1 why 3\nbad")
-DONE_STATE = f"state {J1} done 1 0 - result 6\nresult\n"
-RUNNING_STATE = f"state {J2} running 0 0 - none 0\n\nstate {J3} unknown 0 0 - none 0\n\n"
-DEAD_STATE = f"state {J1} dead 1 0 why failure 3\nbad\n"
+DONE_STATE = f"state {J1} done q 1 0 - result 6\nresult\n"
+RUNNING_STATE = f"state {J2} running q 0 0 - none 0\n\nstate {J3} unknown - 0 0 - none 0\n\n"
+DEAD_STATE = f"state {J1} dead q 1 0 why failure 3\nbad\n"
 SCENARIOS = {
     "hello": Scenario(nothing, f"hello 1 {session_of(ME)} worker w", ""),
     "add": Scenario(nothing, ADD, f"ok {J1} created", counted=(("added", 1),)),

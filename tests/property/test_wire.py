@@ -314,6 +314,7 @@ state_lines = st.builds(
     StateLine,
     ids,
     st.sampled_from(["scheduled", "ready", "running", "done", "dead", "cancelled", "unknown", "expired"]),
+    st.one_of(st.just(""), names),
     st.integers(0, 99),
     st.integers(0, 99),
     texts,

@@ -35,9 +35,10 @@ def wait(*numbers: int, seconds: float = 10.0) -> str:
 
 
 def states(answer: str | bytes) -> list[str]:
-    """The words of each state behind its id."""
+    """The words of each state behind its id, but for the queue's."""
     text = answer.decode() if isinstance(answer, bytes) else answer
-    return [line.split(" ", 2)[2] for line in text.split("\n") if line.startswith("state ")]
+    words = [line.split(" ") for line in text.split("\n") if line.startswith("state ")]
+    return [" ".join([state, *rest]) for _, _, state, _, *rest in words]
 
 
 def done(n: int, result: str = "value") -> str:
@@ -146,6 +147,14 @@ def test_a_take_and_a_wait_of_one_session_know_nothing_of_each_other(lab: Lab, w
     assert taking.read().startswith(b"jobs 1 ")
 
 
+def test_a_state_names_the_queue_in_which_the_job_is_also_for_a_duplicate(lab: Lab) -> None:
+    caller = lab.connect(2)
+    caller.ask(lab.add(1, "k=key", "here"))
+    assert caller.ask(lab.add(2, "k=key", "there")) == f"ok {hexid(1)} exists"
+    lines = caller.ask(wait(1, 2, 3, seconds=0)).split("\n")
+    assert [line.split(" ")[3] for line in lines if line.startswith("state ")] == ["here", "here", "-"]
+
+
 def test_any_number_of_connections_wait_for_one_job(lab: Lab, worker: Line) -> None:
     callers = [lab.connect(2) for _ in range(20)]
     for caller in callers:
@@ -244,10 +253,10 @@ def test_a_duplicates_id_is_answered_as_the_first_job(lab: Lab) -> None:
     worker.ask(TAKE)
     assert caller.ask(wait(2)) == ""
     worker.ask(f"extend {hexid(1)}:1+4\nhalf")
-    assert f"state {hexid(2)} running 0 0 - progress 4\nhalf" in caller.ask(wait(2))
+    assert f"state {hexid(2)} running q 0 0 - progress 4\nhalf" in caller.ask(wait(2))
     worker.ask(done(1))
-    assert caller.read().decode() == f"states 1 69\nstate {hexid(2)} done 1 0 - result 5\nvalue\n".replace(
-        "69", str(len(f"state {hexid(2)} done 1 0 - result 5\nvalue\n"))
+    assert caller.read().decode() == f"states 1 69\nstate {hexid(2)} done q 1 0 - result 5\nvalue\n".replace(
+        "69", str(len(f"state {hexid(2)} done q 1 0 - result 5\nvalue\n"))
     )
 
 

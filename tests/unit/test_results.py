@@ -7,9 +7,10 @@ import copy
 import pickle
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -244,6 +245,25 @@ def test_waiting_inside_of_a_job_without_a_free_slot(
     store.known[job.id] = JobState(job.id, "done", 1, result=pack_value(4))
     assert (job.result(), job.wait(), list(as_completed([job])), asyncio.run(job.aresult())) == (4, "done", [job], 4)
     assert store.waits == []
+
+
+def test_what_counts_inside_of_a_job_is_the_queue_in_which_the_job_really_is(
+    job: Job[int], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A duplicate's handle names the queue of its own call, and a bare id's none."""
+    monkeypatch.setattr(job_module, "current_job", True)
+    monkeypatch.setattr(job_module, "would_deadlock", lambda task, queue: queue == "full")
+    for handle in (replace(job, created=False), replace(job, queue="")):
+        store.known[job.id] = JobState(job.id, "ready", queue="full")
+        calls: tuple[Callable[[], object], ...] = (handle.result, handle.wait, partial(list, as_completed([handle])))
+        for call in calls:
+            with pytest.raises(WouldDeadlock):
+                call()
+        with pytest.raises(WouldDeadlock):
+            asyncio.run(handle.aresult())
+        store.known[job.id] = JobState(job.id, "ready", queue="free")
+        with pytest.raises(ResultTimeout, match="queue free"):
+            handle.result(0.01)
 
 
 def test_an_event_loop_goes_on_while_it_waits(job: Job[int], store: Store) -> None:

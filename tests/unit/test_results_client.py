@@ -110,7 +110,9 @@ def test_the_end_of_a_job_ends_the_wait(server: HubServer, broker: ServerBroker,
     until(lambda: parked(server, first, second))
     hand.done(second)
     thread.join()
-    assert out == [[JobState(first, "running"), JobState(second, "done", 1, result=b"value")]]
+    assert out == [
+        [JobState(first, "running", queue="default"), JobState(second, "done", 1, result=b"value", queue="default")]
+    ]
 
 
 def test_what_has_ended_is_there_at_once_in_the_order_of_the_ids(broker: ServerBroker, hand: Hand) -> None:
@@ -133,7 +135,7 @@ def test_a_wait_ends_in_time_with_what_is_known(broker: ServerBroker, hand: Hand
     hand.take(1)
     for seconds in (0.1, 0.3, 0.7):
         began = time.monotonic()
-        assert broker.results().wait([id], seconds) == [JobState(id, "running")]
+        assert broker.results().wait([id], seconds) == [JobState(id, "running", queue="default")]
         assert seconds <= time.monotonic() - began < seconds + 0.25
 
 
@@ -303,7 +305,7 @@ def test_a_silent_connection_is_replaced() -> None:
 def _all_done(peer: Peer) -> None:
     peer.hello()
     for command in peer.commands():
-        lines = b"".join(b"state %b done 1 0 - none 0\n\n" % id.hex().encode() for id in command.ids)  # type: ignore[union-attr]
+        lines = b"".join(b"state %b done q 1 0 - none 0\n\n" % id.hex().encode() for id in command.ids)  # type: ignore[union-attr]
         peer.send(b"states %d %d\n%b" % (len(command.ids), len(lines), lines))  # type: ignore[union-attr]
 
 

@@ -380,4 +380,5 @@ def _state(line: StateLine) -> JobState:
         body if kind == "result" else None,
         body if kind == "failure" else b"",
         body if kind == "progress" else None,
+        line.queue,
     )

@@ -64,18 +64,19 @@ def _no_row(core: Core, id: bytes, wall: int) -> StateLine:
     """Never heard of, or forgotten by now: the id itself tells when it was made."""
     made = int.from_bytes(id[:6], "big")
     old = id[6] >> 4 == 7 and made + core.retention.rows < wall
-    return StateLine(id, "expired" if old else "unknown", 0, 0, "", "none", b"")
+    return StateLine(id, "expired" if old else "unknown", "", 0, 0, "", "none", b"")
 
 
 def _state(core: Core, id: bytes, row: _Row, wall: int) -> StateLine:
-    state, attempts, losses, reason, ended_at, number, error, result = row
+    state, attempts, losses, reason, ended_at, number, error, result, queue_id = row
+    queue = core.store.queue_names[queue_id]
     if state == DONE and ended_at + core.retention.result_ttl <= wall:
-        return StateLine(id, "expired", attempts, losses, "", "none", b"")
+        return StateLine(id, "expired", queue, attempts, losses, "", "none", b"")
     name, why = STATE_NAMES[state], reason or ""
     if state == PURGED:
         name, why = "dead", f"purged from the dead list: {why}" if why else "purged from the dead list"
     kind, body = _body(core, id, state, number, error, result)
-    return StateLine(id, name, attempts, losses, why, kind, body)
+    return StateLine(id, name, queue, attempts, losses, why, kind, body)
 
 
 def _body(
@@ -93,7 +94,7 @@ def _body(
     return ("failure", error) if error else ("none", b"")
 
 
-STATE = "SELECT id, state, attempts, losses, reason, ended_at, number, error, result FROM jobs WHERE id IN"
+STATE = "SELECT id, state, attempts, losses, reason, ended_at, number, error, result, queue FROM jobs WHERE id IN"
 _QUESTIONS = {size: f"{STATE} ({', '.join('?' * size)})" for size in _SIZES}
 
 LAST_ERROR = "SELECT error FROM handouts WHERE job = ? AND length(error) > 0 ORDER BY number DESC LIMIT 1"

@@ -170,11 +170,12 @@ class Job(NamedTuple):
 class StateLine(NamedTuple):
     """A `state` line as it stands in the answer to a wait; `kind` says what `body` is.
 
-    `later`: there is a body, which this answer had no room for.
+    `queue` is empty for a job that is not known.  `later`: there is a body, which this answer had no room for.
     """
 
     id: bytes
     state: str
+    queue: str
     attempts: int
     losses: int
     reason: str

@@ -199,8 +199,9 @@ def states(items: Sequence[StateLine]) -> bytes:
 
 
 def _state(item: StateLine) -> bytes:
-    id, state, attempts, losses, reason, kind, body = item
-    head = f"state {id.hex()} {state} {attempts} {losses} {_reason(reason)} {kind} {len(body)}"
+    id, state, queue, attempts, losses, reason, kind, body = item
+    words = f"{attempts} {losses} {_reason(reason)} {kind} {len(body)}"
+    head = f"state {id.hex()} {state} {quote(queue)} {words}"
     return b"%b\n%b\n" % (head.encode("ascii"), body)
 
 

@@ -294,11 +294,11 @@ def parse_states(header: bytes, payload: bytes, ids: Sequence[str]) -> list[Stat
 def _read_state(payload: bytes, position: int, asked: str, out: list[StateLine]) -> int:
     """Read the state at `position` and return where the next one begins; raises ValueError or IndexError."""
     end = payload.index(b"\n", position)
-    verb, id, state, attempts, losses, reason, kind, length = payload[position:end].decode("ascii").split(" ")
+    verb, id, state, queue, attempts, losses, reason, kind, length = payload[position:end].decode("ascii").split(" ")
     start = end + 1
     stop = start + _int(length)
     if verb != "state" or id != asked or state not in _STATES or kind not in _KINDS or payload[stop] != 10:
         raise ValueError(verb)
-    numbers = (_int(attempts), _int(losses))
-    out.append(_new(StateLine, (bytes.fromhex(id), state, *numbers, unquote(reason), kind, payload[start:stop])))
+    front = (bytes.fromhex(id), state, unquote(queue), _int(attempts), _int(losses))
+    out.append(_new(StateLine, (*front, unquote(reason), kind, payload[start:stop])))
     return stop + 1

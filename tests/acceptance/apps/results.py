@@ -63,3 +63,10 @@ def steps(context: JobContext) -> int:
 def waits_for_another() -> float:
     child: Job[float] = double.delay(21)
     return child.result(timeout=20)
+
+
+@app.task(max_attempts=1)
+def waits_for_a_known_key() -> float:
+    """Wait for a job that another caller has added, to another queue than this call names."""
+    child: Job[float] = double.options(key="known", queue="elsewhere").delay(21)
+    return child.result(timeout=20)
