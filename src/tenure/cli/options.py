@@ -32,6 +32,17 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")(command)
 
 
+def log_level_option(command: F) -> F:
+    """Add `--log-level LEVEL`."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="What is written to stderr.",
+    )(command)
+
+
 def print_json(value: object) -> None:
     """Print a value as JSON that every reader takes (no NaN, plain ASCII)."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))

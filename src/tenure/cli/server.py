@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from tenure.cli.options import seconds, size
+from tenure.cli.options import log_level_option, seconds, size
 
 _SHORTEST_LINE = 1024
 
@@ -61,13 +61,7 @@ _SHORTEST_LINE = 1024
     metavar="TIME",
     help="How long a client may take to finish a line that it has begun (60 s at most).",
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is written to stderr.",
-)
+@log_level_option
 def server(
     listen: str,
     data: str,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tenure.cli.options import app_broker_option, seconds
+from tenure.cli.options import app_broker_option, log_level_option, seconds
 from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOptions, default_processes
 
 
@@ -45,13 +45,7 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
 @click.option(
     "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="What is written to stderr.",
-)
+@log_level_option
 def worker(
     app: str,
     broker: str | None,
