@@ -3,6 +3,7 @@
 #   make demo        see it work: server, workers, a crash, a cut connection, the record
 #   make test        everything that this machine can run
 #   make check       format, lint, types, layers, unit and property tests
+#   make soak        the fault tests in full: hours
 #   make bench       measure speed and size
 #   make format      let ruff rewrite what it can
 #   make reference   write the pages of docs/reference that are made from the code
@@ -10,7 +11,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench format reference clean
+.PHONY: help demo test soak check bench format reference clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -92,6 +93,9 @@ check: $(DEV)
 # pytest itself prints what each folder took against its budget (tests/conftest.py), above its closing line.
 test: $(DEV)
 	@$(if $(strip $(TESTS)),$(PYTEST) $(TESTS),echo "no tests left to run")
+
+soak: $(DEV)
+	@TENURE_SOAK=1 $(BIN)/python -m pytest --timeout 7200 -s tests/faults
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.stage import figures
+from tests.stage.sizes import SOAK
+
 TESTS = Path(__file__).parent
-BUDGETS = {"acceptance": 240.0}
-"""Seconds that all tests of a folder may take together."""
+BUDGETS = {"acceptance": 240.0, "faults": 360.0, "contract": 420.0}
+"""Seconds that all tests of a folder may take together; a soak has none."""
 
 # No deadline for one example: a machine that is busy with something else must not fail a test.
 settings.register_profile("dev", deadline=None)
@@ -28,9 +31,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what each folder took, loudly where it is over its budget."""
+    """Print the recovery times that were seen, and what each folder took, loudly where it is over its budget."""
+    for line in figures.table():
+        terminalreporter.write_line(line)
     for folder, seconds in sorted(_seconds.items()):
-        budget = BUDGETS.get(folder)
+        budget = None if SOAK else BUDGETS.get(folder)
         limit = "" if budget is None else f" of {budget:.0f} s"
         terminalreporter.write_line(f"{folder}: {seconds:.0f} s{limit}")
         if budget is not None and seconds > budget:

@@ -1,29 +1,7 @@
-"""What the acceptance tests share: a stage for processes, ended whatever happens."""
+"""The fixtures of these tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from tests.stage.fixtures import bare, stage
 
-import pytest
-
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage
-
-
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Stage]:
-    """A folder for processes of the command line; none runs yet."""
-    stage = Stage(tmp_path)
-    try:
-        yield stage
-    finally:
-        stage.close()
-
-
-@pytest.fixture
-def stage(bare: Stage) -> Stage:
-    """A server of its own, to which this process adds jobs of `tests.acceptance.apps.jobs`."""
-    bare.start_server()
-    bare.use(jobs.app)
-    return bare
+__all__ = ["bare", "stage"]

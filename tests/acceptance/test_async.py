@@ -16,10 +16,10 @@ import pytest
 
 from tenure.context import Progress
 from tenure.faults import process
-from tests.acceptance.apps import coroutines
-from tests.acceptance.harness import Stage, Worker, wait_for
+from tests.stage.apps import coroutines
+from tests.stage.harness import Stage, Worker, wait_for
 
-APP = "tests.acceptance.apps.coroutines"
+APP = "tests.stage.apps.coroutines"
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_tasks_start_processes_of_their_own(shop: Stage, kind: str) -> None:
 
 FORKS_WHILE_THREADS_ADD = """
 import os, threading
-from tests.acceptance.apps import jobs
+from tests.stage.apps import jobs
 
 over = threading.Event()
 def adds():
@@ -191,7 +191,7 @@ def test_a_process_forks_while_its_threads_add(stage: Stage) -> None:
 
 PRELOADED = """
 import os
-from tests.acceptance.apps import jobs
+from tests.stage.apps import jobs
 
 first = jobs.work.delay(-1)
 

@@ -6,12 +6,12 @@ import socket
 from itertools import pairwise
 
 from tenure.ids import new_id
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage, wait_for
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage, wait_for
 
 
 def test_a_task_that_the_worker_does_not_know(stage: Stage) -> None:
-    other = stage.start_worker("other", "--processes", "1", app="tests.acceptance.apps.elsewhere")
+    other = stage.start_worker("other", "--processes", "1", app="tests.stage.apps.elsewhere")
     job = jobs.work.delay(7)
     wait_for(lambda: stage.totals()["handouts"]["released"] == 2, 10, "it was released twice")
     assert other.stop() == 0

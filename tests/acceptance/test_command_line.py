@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import JOBS, TENURE, Stage, wait_for
+from tests.stage.apps import jobs
+from tests.stage.harness import JOBS, TENURE, Stage, wait_for
 
 COMMANDS = ("server", "worker", "record", "queues", "job", "dead", "dead ls", "dead show", "dead requeue", "dead purge")
 
@@ -41,8 +41,8 @@ def test_what_is_refused_is_said_in_a_line(bare: Stage) -> None:
     _refused(bare, "server", "--data", "no/such/folder/x.db", says=("no/such/folder",))
     _refused(bare, "record", "--broker", "nonsense", says=("--broker", "tenure://127.0.0.1:7333"))
     _refused(bare, "record", "--broker", "tenure://127.0.0.1:1", says=("127.0.0.1:1", "tenure server"))
-    _refused(bare, "worker", "-A", "tests.acceptance.apps.no_tasks", says=("no tasks", "@app.task"))
-    _refused(bare, "worker", "-A", "tests.acceptance.marks", says=("has no App",))
+    _refused(bare, "worker", "-A", "tests.stage.apps.no_tasks", says=("no tasks", "@app.task"))
+    _refused(bare, "worker", "-A", "tests.stage.marks", says=("has no App",))
     _refused(bare, "worker", "-A", JOBS, "--broker", "memory://", says=("memory://", "app.worker().run()"))
     _refused(bare, "worker", says=("-A",), code=2)
     _refused(bare, "job", "12", says=("32 hexadecimal digits",), code=2)
@@ -51,7 +51,7 @@ def test_what_is_refused_is_said_in_a_line(bare: Stage) -> None:
 
 def test_an_app_that_does_not_import(bare: Stage) -> None:
     begun = time.monotonic()
-    failed = bare.run("worker", "-A", "tests.acceptance.apps.fails_to_import", code=1)
+    failed = bare.run("worker", "-A", "tests.stage.apps.fails_to_import", code=1)
     assert time.monotonic() - begun < 8, "it is not tried again and again"
     assert "fails_to_import.py" in failed.stderr
     assert 'return int("not a number")' in failed.stderr

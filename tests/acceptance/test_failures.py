@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance import marks
-from tests.acceptance.apps import failing
-from tests.acceptance.harness import Stage, wait_for
+from tests.stage import marks
+from tests.stage.apps import failing
+from tests.stage.harness import Stage, wait_for
 
-APP = "tests.acceptance.apps.failing"
+APP = "tests.stage.apps.failing"
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from tests.acceptance.apps import hooked
-from tests.acceptance.harness import TENURE, Stage, wait_for
+from tests.stage.apps import hooked
+from tests.stage.harness import TENURE, Stage, wait_for
 
-APP = "tests.acceptance.apps.hooked"
+APP = "tests.stage.apps.hooked"
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_a_start_that_fails_is_shown_and_ends_the_worker(shop: Stage) -> None:
     log = shop.place / "w.log"
     worker = shop.start([str(TENURE), "worker", "-A", APP, "--broker", shop.url, "--processes", "2"], log)
     assert worker.wait(10) == 1
-    assert "the on_worker_start hook tests.acceptance.apps.hooked.opens has failed" in worker.output
+    assert "the on_worker_start hook tests.stage.apps.hooked.opens has failed" in worker.output
     assert "ValueError: no database here" in worker.output
     assert worker.output.count("Traceback") == 1
     assert "process_hooks.py" not in worker.output  # the traceback begins at the user's own line
@@ -73,14 +73,14 @@ def test_a_stop_that_fails_is_shown_and_the_worker_leaves_in_good_order(shop: St
     hooked.uses.delay()
     shop.wait_done(1)
     assert worker.stop() == 0
-    assert "on_worker_stop hook tests.acceptance.apps.hooked.closes has failed" in worker.output
+    assert "on_worker_stop hook tests.stage.apps.hooked.closes has failed" in worker.output
     assert [line[1] for line in lines(shop)][-2:] == ["stop", "astop"]
     shop.check(hooked.app.counts)
 
 
 ONE_PROCESS = """
 import sys
-from tests.acceptance.apps.hooked import app
+from tests.stage.apps.hooked import app
 worker = app.worker(async_slots=3)
 import threading
 threading.Timer(1.0, worker.stop).start()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage
 
 MOST = 40 * 1024 * 1024
 """Bytes that the log never grows above in this test; a little over what `checkpoints.LIMIT` and one turn come to."""

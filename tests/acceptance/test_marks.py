@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance import marks
+from tests.stage import marks
 
 
 def _found(place: Path, *lines: str) -> int:

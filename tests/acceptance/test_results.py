@@ -27,10 +27,10 @@ from tenure import (
     as_completed,
 )
 from tenure.context import Progress
-from tests.acceptance.apps import mixed, results
-from tests.acceptance.harness import ROOT, Stage, wait_for
+from tests.stage.apps import mixed, results
+from tests.stage.harness import ROOT, Stage, wait_for
 
-APP = "tests.acceptance.apps.results"
+APP = "tests.stage.apps.results"
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_job_that_waits_for_a_job_where_a_slot_is_free(stage: Stage) -> None:
 def test_jobs_that_wait_for_jobs_of_another_kind_in_their_own_queue(stage: Stage) -> None:
     stage.use(mixed.app)
     added = [mixed.parent.delay(number) for number in range(8)]  # as many as threads: none is left for the queue
-    worker = stage.start_worker("w", "--processes", "1", "--threads", "8", app="tests.acceptance.apps.mixed")
+    worker = stage.start_worker("w", "--processes", "1", "--threads", "8", app="tests.stage.apps.mixed")
     assert [job.result(timeout=40) for job in added] == [number * 2 for number in range(8)]
     assert "queues with both plain functions and coroutines: default." in worker.output
 
@@ -256,7 +256,7 @@ def test_the_page_about_results(stage: Stage) -> None:
 
 FORKING = """
 import os, threading
-from tests.acceptance.apps import results
+from tests.stage.apps import results
 
 first = results.slow.delay(0.5)
 waiting = threading.Thread(target=first.result)

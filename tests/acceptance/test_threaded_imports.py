@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tenure.faults import process
-from tests.acceptance.apps import threaded
-from tests.acceptance.harness import Stage, wait_for
+from tests.stage.apps import threaded
+from tests.stage.harness import Stage, wait_for
 
-APP = "tests.acceptance.apps.threaded"
+APP = "tests.stage.apps.threaded"
 STARTS = 8
 
 

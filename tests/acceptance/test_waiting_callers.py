@@ -18,7 +18,7 @@ from tenure.engine.core import Retention
 from tenure.errors import BrokerUnavailable, ServerError
 from tenure.ids import new_id
 from tenure.message import Message, Settlement
-from tests.acceptance.hub_server import HubServer
+from tests.stage.hub_server import HubServer
 from tests.unit.scripted import Peer, Scripted, swallow
 
 SESSION = "1" * 32

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenure import AddError, Job, KeyConflict, MessageTooLarge
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage
 
 
 def test_5000_jobs_run_once_each(stage: Stage) -> None:
@@ -79,7 +79,7 @@ def test_keys_and_batches(stage: Stage) -> None:
 
 FORKING = """
 import os
-from tests.acceptance.apps import jobs
+from tests.stage.apps import jobs
 
 jobs.work.delay(-1)
 child = os.fork()

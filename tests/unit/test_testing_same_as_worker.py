@@ -19,7 +19,7 @@ from tenure.context import JobContext
 from tenure.errors import Dead, Discard, Retry, Snooze
 from tenure.job import Job
 from tenure.testing import inline_worker
-from tests.acceptance.harness import Stage
+from tests.stage.harness import Stage
 
 QUICK = Backoff(base=0.02, factor=1.0)
 

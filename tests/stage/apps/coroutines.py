@@ -1,6 +1,6 @@
 """Coroutines and functions side by side: what they leave in the folder of the test tells how they ran.
 
-`held` waits for the file `go`, as `tests.acceptance.apps.jobs.hold` does.
+`held` waits for the file `go`, as `tests.stage.apps.jobs.hold` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tenure import App, Backoff, JobContext, current_job
-from tests.acceptance.marks import GO, folder
+from tests.stage.marks import GO, folder
 
 app = App("coroutines")
 

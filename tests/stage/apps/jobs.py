@@ -1,6 +1,6 @@
 """The app that the acceptance tests run: tasks that leave marks of when they ran, and some that behave badly.
 
-Marks go to the file that `tests.acceptance.marks` names, and `hold` waits for the file `go` beside it.
+Marks go to the file that `tests.stage.marks` names, and `hold` waits for the file `go` beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from contextlib import closing
 
 from tenure import App, Backoff
-from tests.acceptance.marks import GO, folder, marked
+from tests.stage.marks import GO, folder, marked
 
 app = App("acceptance")
 

@@ -1,6 +1,6 @@
 """All faults at once, drawn from a seed: whatever comes together, every account agrees in the end.
 
-For a longer look: `TENURE_FAULT_SEED=7 TENURE_FAULT_SECONDS=40 pytest tests/acceptance/test_all_faults.py`.
+For a longer look: `TENURE_FAULT_SEED=7 TENURE_FAULT_SECONDS=40 pytest tests/faults/test_all_faults.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tenure.faults import Proxy, process
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage, wait_for
-from tests.acceptance.producer import Producer
-from tests.acceptance.scripts import LosesAnswers
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage, wait_for
+from tests.stage.producer import Producer
+from tests.stage.scripts import LosesAnswers
 
 SECONDS = float(os.environ.get("TENURE_FAULT_SECONDS", "8"))
 SEED = int(os.environ.get("TENURE_FAULT_SEED", "1"))

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from tenure.faults import Proxy, process
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage, wait_for
-from tests.acceptance.marks import Execution
-from tests.acceptance.producer import Producer
-from tests.acceptance.scripts import LosesAnswers
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage, wait_for
+from tests.stage.marks import Execution
+from tests.stage.producer import Producer
+from tests.stage.scripts import LosesAnswers
 
 
 def _ran_again(stage: Stage, lost: list[Execution]) -> bool:

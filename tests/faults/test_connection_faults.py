@@ -10,9 +10,9 @@ import pytest
 
 from tenure import App, BrokerUnavailable, Task
 from tenure.faults import Proxy
-from tests.acceptance.apps import elsewhere, jobs
-from tests.acceptance.harness import JOBS, Stage, wait_for
-from tests.acceptance.scripts import VERBS, LosesAnswers
+from tests.stage.apps import elsewhere, jobs
+from tests.stage.harness import JOBS, Stage, wait_for
+from tests.stage.scripts import VERBS, LosesAnswers
 
 
 @pytest.fixture

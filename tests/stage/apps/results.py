@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from tenure import App, Job, JobContext
-from tests.acceptance.marks import GO, folder
+from tests.stage.marks import GO, folder
 
-app = App("acceptance-results", include=["tests.acceptance.apps.results"])
+app = App("acceptance-results", include=["tests.stage.apps.results"])
 
 
 class NoStock(Exception):

@@ -18,14 +18,14 @@ from tenure import App
 from tenure.broker import ProducerCounts
 from tenure.faults import process
 from tenure.inspection import inspect
-from tests.acceptance import marks
-from tests.acceptance.marks import Execution
+from tests.stage import marks
+from tests.stage.marks import Execution
 
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 TENURE = Path(sys.executable).with_name("tenure")
-JOBS = "tests.acceptance.apps.jobs"
+JOBS = "tests.stage.apps.jobs"
 SETTLED = ("done", "retried", "released", "dead", "cancelled")
 """The hand-outs' ends that a worker counts as well."""
 

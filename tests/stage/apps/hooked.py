@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tenure import App
-from tests.acceptance.marks import folder
+from tests.stage.marks import folder
 
 app = App("hooked")
 resource: list[str] = []

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenure import App, Backoff, Dead, DeadJob, Discard, Failure, Retry, Snooze, current_job
-from tests.acceptance.marks import folder, marked
+from tests.stage.marks import folder, marked
 
 HOOKS = "hooks"
 

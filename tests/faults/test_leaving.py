@@ -6,8 +6,8 @@ import signal
 import time
 
 from tenure.faults import process
-from tests.acceptance.apps import jobs
-from tests.acceptance.harness import Stage, Worker, wait_for
+from tests.stage.apps import jobs
+from tests.stage.harness import Stage, Worker, wait_for
 
 SMALL = ("--processes", "2", "--threads", "2")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from tenure import BrokerUnavailable, Job
-from tests.acceptance.apps import jobs
+from tests.stage.apps import jobs
 
 
 class Producer:
