@@ -9,6 +9,7 @@ from datetime import timedelta
 from math import isinf, isnan
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from tenure.apps import app_named
 from tenure.broker import JobState, ResultStore
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, current_job, unpack_progress, would_deadlock
@@ -155,8 +156,6 @@ class Job(Generic[R_co]):
     def _owner(self) -> App:
         app = self._app
         if app is None or isinstance(app, str):
-            from tenure.app import app_named  # the app makes handles, so it imports this module
-
             return app_named(app, self)
         return app
 

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from zlib import crc32
 
+from tenure.apps import task_named
+from tenure.binding import Binding
 from tenure.codec import (
     NotStored,
     Stored,
@@ -29,10 +31,8 @@ from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS
-from tenure.message import (
-    Message,
-)
-from tenure.names import checked, did_you_mean, shown
+from tenure.message import Message
+from tenure.names import checked, shown
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
 from tenure.task_options import TaskOptions
@@ -62,16 +62,15 @@ class Task(Generic[P, R]):
         self.fn = function
         self.name = name
         self.defaults = defaults
-        self.takes_context, self._signature = callers_signature(function)
+        self.takes_context, signature = callers_signature(function)
         self.is_async = is_coroutine_function(function)
-        self._unfit = _unfit_defaults(self._signature)
-        self._places = _plain_places(self._signature, self._unfit)
+        self._binding = Binding(name, signature)
         self._hinted = function  # kept beside `fn`, in whose place a test may put another
         self._plan: Plan | None = None
         self._known: AbstractSet[tuple[object, ...]] = frozenset()
         self._enums = NO_ENUMS
         if defaults.key is not None:
-            _check_key_takes(name, defaults.key, self._signature)
+            _check_key_takes(name, defaults.key, signature)
 
     @property
     def queue(self) -> str:
@@ -149,8 +148,7 @@ class Task(Generic[P, R]):
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError unless the function can be called so."""
-        if self._filled(args, kwargs) is None:
-            self._bind(args, kwargs)
+        self._binding.check(args, kwargs)
 
     def check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError unless the function can be called so, and WrongArgument where its hints say otherwise."""
@@ -162,7 +160,7 @@ class Task(Generic[P, R]):
         """What the type hints come to; worked out when first needed, for they may name what is defined later."""
         made = self._plan
         if made is None:
-            made = plan(self._hinted, self._signature, self.name)
+            made = plan(self._hinted, self._binding.signature, self.name)
             made = self._plan = replace(made, enums=made.enums.with_(self.app.enums))
             self._known, self._enums = made.known, made.enums
         return made
@@ -174,7 +172,7 @@ class Task(Generic[P, R]):
 
     def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of one call, with a new id; raises like `delay`, but for what the broker refuses."""
-        filled = self._filled(args, kwargs)
+        filled = self._binding.filled(args, kwargs)
         if filled is not None:
             key = self._key(options, filled, {})
             if kwargs or (*map(type, args),) not in self._known:
@@ -193,36 +191,24 @@ class Task(Generic[P, R]):
         if not hinted.knows(args, kwargs):
             args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
         packed = _packed(args, kwargs, hinted)
-        filled = self._filled(args, kwargs) or args
+        filled = self._binding.filled(args, kwargs) or args
         same = not kwargs and len(filled) == len(args)
         print_ = fingerprint(self.name, filled, {}, packed if same else None, hinted.enums)
         return self._made(packed, print_, key, options)
 
     def _bound_message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of a call that only a full binding understands."""
-        bound = self._bind(args, kwargs)
-        bound.apply_defaults()
+        bound = self._binding.bound(args, kwargs)
         key = self._key(options, bound.args, bound.kwargs)
-        left_out = [name for name in self._unfit if self._is_default(name, bound.arguments[name])]
+        left_out = self._binding.without_wire_form(bound)
         hinted = self.plan
         args, kwargs = hinted.pack(args, kwargs, self.defaults.check)
         packed = _packed(args, kwargs, hinted)
-        bound = self._bind(args, kwargs)
-        bound.apply_defaults()
+        bound = self._binding.bound(args, kwargs)
         for name in left_out:
             del bound.arguments[name]
         print_ = fingerprint(self.name, bound.args, bound.kwargs, None, hinted.enums)
         return self._made(packed, print_, key, options)
-
-    def _is_default(self, name: str, value: object) -> bool:
-        """Whether an argument is its parameter's default, or one that cannot be told from it."""
-        default = self._signature.parameters[name].default
-        if value is default:
-            return True
-        try:
-            return type(value) is type(default) and bool(value == default)
-        except Exception:  # noqa: BLE001  (the value's own code may raise anything)
-            return False
 
     def unpack(self, message: Message) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a message as the function declares them.
@@ -257,28 +243,6 @@ class Task(Generic[P, R]):
         except Exception as error:
             raise DecodeError(f"the result does not fit the hint of {self.name}: {error}") from error
 
-    def _filled(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Return all arguments in order, defaults filled in; None where only a full binding can tell.
-
-        It does in a microsecond what `inspect.Signature.bind` does in ten, for functions with plain parameters.
-        """
-        places = self._places
-        if places is None:
-            return None
-        if not kwargs and len(args) == len(places):
-            return args
-        filled = list(args)
-        named = 0
-        for name, default in places[len(args) :]:
-            if name in kwargs:
-                named += 1
-                filled.append(kwargs[name])
-            elif default is inspect.Parameter.empty:
-                return None
-            else:
-                filled.append(default)
-        return tuple(filled) if named == len(kwargs) and len(filled) == len(places) else None
-
     def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
         own = self.defaults
         timeout = options.visibility_timeout
@@ -303,12 +267,6 @@ class Task(Generic[P, R]):
             headers=headers,
         )
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        try:
-            return self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}() {error}{_strangers(self._signature, kwargs, str(error))}") from None
-
     def _key(self, options: CallOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         if options.key is not None or self.defaults.key is None:
             return options.key
@@ -325,17 +283,6 @@ class Task(Generic[P, R]):
             raise ConfigError(f"key= of task {self.name}: {error}") from None
 
 
-def _strangers(signature: inspect.Signature, kwargs: Mapping[str, Any], said: str) -> str:
-    """Return what to add to the error of a call about keywords that the function does not have."""
-    kinds = {parameter.kind for parameter in signature.parameters.values()}
-    unknown = [word for word in kwargs if word not in signature.parameters]
-    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
-        return ""
-    also = "" if "unexpected keyword" in said else f", and got an unexpected keyword argument {unknown[0]!r}"
-    hint = did_you_mean(unknown[0], signature.parameters)
-    return also + (f".{hint}" if hint else "")
-
-
 def _task_at(module: str, qualname: str, app: str, name: str) -> Task[..., Any]:
     """Return the task that was pickled: what its function's name stands for, else the one that an app knows."""
     found: object = importlib.import_module(module) if module else None
@@ -343,8 +290,6 @@ def _task_at(module: str, qualname: str, app: str, name: str) -> Task[..., Any]:
         found = getattr(found, part, None)
     if isinstance(found, Task) and found.name == name:
         return found
-    from tenure.app import task_named  # the app makes tasks, so it imports this module
-
     return task_named(app, name)
 
 
@@ -380,23 +325,6 @@ class TaskCall(Generic[P, R]):
         return Signature(self._task, args, kwargs, self._options)
 
 
-def _plain_places(signature: inspect.Signature, unfit: frozenset[str]) -> tuple[tuple[str, Any], ...] | None:
-    """Return names and defaults of the parameters if all are plain ones, else None."""
-    parameters = signature.parameters.values()
-    if unfit or any(parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for parameter in parameters):
-        return None
-    return tuple((parameter.name, parameter.default) for parameter in parameters)
-
-
-def _unfit_defaults(signature: inspect.Signature) -> frozenset[str]:
-    """Return the parameters whose defaults have no wire form: the fingerprint goes without such a default."""
-    return frozenset(
-        name
-        for name, parameter in signature.parameters.items()
-        if parameter.default is not inspect.Parameter.empty and not _packs(parameter.default)
-    )
-
-
 def _packed(args: tuple[Any, ...], kwargs: Mapping[str, Any], hinted: Plan) -> bytes:
     try:
         return pack_call(args, kwargs, hinted.enums)
@@ -404,14 +332,6 @@ def _packed(args: tuple[Any, ...], kwargs: Mapping[str, Any], hinted: Plan) -> b
         if not hinted.unclear:
             raise
         raise NotSerializable(f"{error} (these hints could not be found: {', '.join(hinted.unclear)})") from None
-
-
-def _packs(value: object) -> bool:
-    try:
-        pack_value(value)
-    except NotSerializable:
-        return False
-    return True
 
 
 def _check_key_takes(name: str, key: Callable[..., str], signature: inspect.Signature) -> None:
