@@ -1,0 +1,197 @@
+"""A connection is cut behind every byte of a line, and behind every byte of its answer.
+
+The clients are those that producers and workers use, the sockets and the server are real.  After each cut every
+account has to agree: what the client counted, the record, and what the cut verb was to change, exactly once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import TypeVar
+
+import pytest
+
+from tenure import Job
+from tenure.broker import EndedAs, Extend, Settled
+from tenure.brokers.server import ServerBroker, from_url
+from tenure.faults import Direction, Proxy
+from tenure.inspection import Inspection, inspect
+from tenure.message import Delivery, Settlement
+from tenure.worker.counts import NAMES, counter_of
+from tests.stage.apps import jobs
+from tests.stage.figures import recovered
+from tests.stage.harness import SETTLED, Stage
+from tests.stage.scripts import Tears
+
+T = TypeVar("T")
+
+WORKER = "bench"
+VISIBILITY_TIMEOUT = 60.0
+"""Seconds: far longer than a test, so that a job which was stranded is never given out again by this."""
+
+
+def repeat(ask: Callable[[], T], tries: int = 20) -> T:
+    """Ask until it is answered, as the taker, the settler and the keeper do."""
+    for _ in range(tries):
+        try:
+            return ask()
+        except ConnectionError:
+            time.sleep(0.002)
+    return ask()
+
+
+class Bench:
+    """A producer, a worker's two lines and a keeper, all through the torn connection, and what they counted."""
+
+    def __init__(self, broker: ServerBroker, record: Inspection) -> None:
+        self._broker = broker
+        self._record = record
+        self.keeper = broker.keeper()
+        self.counted: Counter[str] = Counter()
+        self.slowest = 0.0
+        self.begin_session()
+
+    def begin_session(self) -> None:
+        """Be a worker process that has just started."""
+        self.session = secrets.token_hex(16)
+        self.consumer = self._broker.consumer(
+            ["default"], session=self.session, name=WORKER, visibility_timeout=VISIBILITY_TIMEOUT
+        )
+
+    def add(self) -> Job[int]:
+        """Add a job; it is made by this call, however often its line was sent."""
+        job = jobs.work.delay(0)
+        assert job.created
+        return job
+
+    def take(self, job: Job[int], fence: int = 1) -> Delivery:
+        """Take the job that is ready, at its hand-out number `fence`: an earlier one that was lost would show."""
+        begun = time.monotonic()
+        (delivery,) = repeat(lambda: self.consumer.take(10, 0.5))
+        self.slowest = max(self.slowest, time.monotonic() - begun)
+        assert (delivery.receipt, delivery.fence) == (b"%b:%d" % (job.id.encode(), fence), fence)
+        return delivery
+
+    def settle(self, settlement: Settlement) -> Settled:
+        """Settle, and count the answer as a worker does."""
+        (answer,) = repeat(lambda: self.consumer.settle([settlement]))
+        self.counted[NAMES[counter_of(answer)]] += 1
+        return answer
+
+    def done(self, delivery: Delivery) -> None:
+        """Settle as done."""
+        assert self.settle(Settlement(delivery.receipt, "done", result=b"\xc0")) == Settled("ok", "done")
+
+    def check(self) -> dict[str, int]:
+        """Hold every account against the others; returns the record's hand-outs."""
+        answer = self._record.record(verify=True)
+        assert answer["verified"], answer["differences"]
+        record = answer["record"]
+        assert (record["balanced"], record["overlaps"]) == (True, 0)
+        totals = record["totals"]
+        assert (totals["added"], totals["duplicates"], 0) == jobs.app.counts
+        assert [totals[state] for state in ("scheduled", "ready", "running", "dead", "refused")] == [0] * 5
+        assert totals["done"] == totals["added"]
+        handouts: dict[str, int] = totals["handouts"]
+        assert {name: handouts[name] for name in SETTLED} == {name: self.counted[name] for name in SETTLED}
+        assert sum(self.counted.values()) == sum(handouts[name] for name in SETTLED)
+        assert sum(handouts.values()) == totals["handed_out"]
+        return handouts
+
+
+def hello(bench: Bench) -> None:
+    """Begin a connection; the take that it is for has to come through."""
+    bench.consumer.close()
+    bench.begin_session()
+    bench.done(bench.take(bench.add()))
+
+
+def add(bench: Bench) -> None:
+    """Add one job and have it done."""
+    bench.done(bench.take(bench.add()))
+
+
+def retry(bench: Bench) -> None:
+    """Try a job again at once: one attempt more, and the job is ready."""
+    job = bench.add()
+    settlement = Settlement(bench.take(job).receipt, "retry", reason="no luck", error=b"\x80")
+    assert bench.settle(settlement) == Settled("ok", "scheduled")
+    again = bench.take(job, fence=2)
+    assert (again.attempt, again.losses) == (2, 0)
+    bench.done(again)
+
+
+def extend(bench: Bench) -> None:
+    """Extend the lease of a job: it stays that hand-out, with a later deadline."""
+    delivery = bench.take(bench.add())
+    (answer,) = repeat(lambda: bench.keeper.extend([Extend(delivery.receipt, b"\x01")]))
+    assert answer.deadline is not None
+    assert answer.deadline > delivery.deadline
+    bench.done(delivery)
+
+
+def bye(bench: Bench) -> None:
+    """Give back the job of a process that died: one loss, and the job is ready at once."""
+    job = bench.add()
+    delivery = bench.take(job)
+    ended = repeat(lambda: bench.keeper.bye(bench.session, "lost", "SIGKILL", [delivery.receipt]))
+    assert ended == [EndedAs("lost", False)]
+    bench.consumer.close()
+    bench.begin_session()
+    again = bench.take(job, fence=2)
+    assert (again.attempt, again.losses) == (1, 1)
+    bench.done(again)
+
+
+@pytest.fixture
+def tears() -> Tears:
+    return Tears()
+
+
+@pytest.fixture
+def bench(stage: Stage, tears: Tears) -> Iterator[Bench]:
+    with Proxy(stage.url, script=tears) as proxy, inspect(stage.url) as inspection:
+        stage.use(jobs.app, proxy.url)
+        broker = from_url(proxy.url)
+        bench = Bench(broker, inspection)
+        try:
+            yield bench
+        finally:
+            bench.consumer.close()
+            bench.keeper.close()
+            broker.close()
+
+
+VERBS = {
+    b"hello": (hello, {"done": 1}),
+    b"add": (add, {"done": 1}),
+    b"take": (add, {"done": 1}),
+    b"done": (add, {"done": 1}),
+    b"retry": (retry, {"done": 1, "retried": 1}),
+    b"extend": (extend, {"done": 1}),
+    b"bye": (bye, {"done": 1, "lost": 1}),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=bytes.decode)
+def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, verb: bytes) -> None:
+    act, each = VERBS[verb]
+    rounds, places = 0, []
+    for direction in Direction:
+        for after in count():
+            tears.arm(verb, direction, after)
+            act(bench)
+            rounds += 1
+            handouts = bench.check()
+            assert handouts == dict.fromkeys(handouts, 0) | {how: rounds * times for how, times in each.items()}
+            if tears.disarm():  # there is no such byte any more: the line, or its answer, is shorter
+                break
+        places.append(after)
+    print(f"{verb.decode()}: {places[0]} places of the line, {places[1]} of the answer")
+    assert min(places) > len(b"ok\n")
+    recovered("the answer to a take is given again", bench.slowest, 0.5)
+    stage.check(jobs.app.counts)
