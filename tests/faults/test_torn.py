@@ -22,10 +22,10 @@ from tenure.faults import Direction, Proxy
 from tenure.inspection import Inspection, inspect
 from tenure.message import Delivery, Settlement
 from tenure.worker.counts import NAMES, counter_of
-from tests.stage.apps import jobs
+from tests.stage.apps import elsewhere, jobs
 from tests.stage.figures import recovered
-from tests.stage.harness import SETTLED, Stage
-from tests.stage.scripts import Tears
+from tests.stage.harness import SETTLED, Stage, wait_for
+from tests.stage.scripts import VERBS, LosesAnswers, Tears
 
 T = TypeVar("T")
 
@@ -166,7 +166,7 @@ def bench(stage: Stage, tears: Tears) -> Iterator[Bench]:
             broker.close()
 
 
-VERBS = {
+ACTS = {
     b"hello": (hello, {"done": 1}),
     b"add": (add, {"done": 1}),
     b"take": (add, {"done": 1}),
@@ -177,9 +177,9 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=bytes.decode)
+@pytest.mark.parametrize("verb", ACTS, ids=bytes.decode)
 def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, verb: bytes) -> None:
-    act, each = VERBS[verb]
+    act, each = ACTS[verb]
     rounds, places = 0, []
     for direction in Direction:
         for after in count():
@@ -195,3 +195,25 @@ def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, verb: byte
     assert min(places) > len(b"ok\n")
     recovered("the answer to a take is given again", bench.slowest, 0.5)
     stage.check(jobs.app.counts)
+
+
+def test_answers_are_lost(stage: Stage) -> None:
+    loses = LosesAnswers(3)
+    with Proxy(stage.url, script=loses) as proxy:
+        stage.use(jobs.app, proxy.url)
+        stage.start_worker("w", "--processes", "1", "--threads", "2", "--visibility-timeout", "1s", broker=proxy.url)
+        stage.use(elsewhere.app)
+        elsewhere.something_else.delay()  # which this worker does not know
+        added = [jobs.work.delay(number) for number in range(20)]
+        added += [jobs.work.delay(number, 1.0) for number in range(3)]
+        failing = [jobs.broken.delay("no") for _ in range(4)]
+        assert all(job.created for job in added)
+        stage.wait_done(len(added))
+        wait_for(lambda: stage.totals()["dead"] == len(failing), 5, "the raising jobs are dead")
+        wait_for(lambda: loses.lost[b"release"] >= 2, 5, "a release was answered")
+        produced = jobs.app.counts
+        record = stage.check(produced._replace(added=produced.added + 1))
+    assert [verb for verb in VERBS if not loses.lost[verb]] == []
+    print({verb.decode(): times for verb, times in loses.lost.items()})
+    assert record["totals"]["handouts"]["retried"] == len(failing)
+    assert len(stage.executions()) == len(added) + 2 * len(failing)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from tenure import BrokerUnavailable, Job
 from tests.stage.apps import jobs
@@ -24,11 +26,12 @@ class Producer:
             self.ids.append(self._add().id)
 
     def _add(self) -> Job[int]:
-        try:
-            return jobs.work.delay(len(self.ids), self._seconds)
-        except BrokerUnavailable as error:
-            job: Job[int] = error.resend()
-            return job
+        add: Callable[[], Job[int]] = partial(jobs.work.delay, len(self.ids), self._seconds)
+        while True:
+            try:
+                return add()
+            except BrokerUnavailable as error:
+                add = error.resend
 
     def stop(self) -> list[str]:
         """Finish the last add, and return the ids of all jobs."""
