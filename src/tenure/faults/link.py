@@ -38,18 +38,31 @@ class Pump:
         self.out = bytearray()
         self.ended = False  # the source said that it sends no more
         self.finished = False  # and the sink was told
-        self.waiting = False  # the script asked for a pause
+        self.orphan = False  # the sink is not to be told: whoever sent the bytes counts as gone
+        self.waiting: object | None = None  # the pause that the script asked for
+        self.frozen: object | None = None  # the stall that holds everything back
 
     def wants_read(self) -> bool:
         """Tell whether there is room and use for more bytes."""
-        return not (self.ended or self.waiting) and len(self.pending) + len(self.out) < HIGH_WATER
+        stopped = self.ended or self.waiting or self.frozen
+        return not stopped and len(self.pending) + len(self.out) < HIGH_WATER
+
+    def wants_write(self) -> bool:
+        """Tell whether there are bytes that may be written now."""
+        return bool(self.out) and not self.frozen
 
     def read(self) -> None:
         """Read what is there, once."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             data = self.source.recv(CHUNK)
-            self.pending += data
-            self.ended = not data
+        except BlockingIOError:
+            return
+        except OSError:
+            if not self.orphan:
+                raise
+            data = b""
+        self.pending += data
+        self.ended = not data
 
     def pass_on(self, forward: int, swallow: int = 0) -> None:
         """Move the first `forward` pending bytes to those to be written and drop the next `swallow`."""
@@ -63,7 +76,8 @@ class Pump:
                 del self.out[: self.sink.send(self.out)]
         if self.ended and not (self.pending or self.out or self.finished):
             self.finished = True
-            self.sink.shutdown(socket.SHUT_WR)
+            if not self.orphan:
+                self.sink.shutdown(socket.SHUT_WR)
 
 
 class Link:
@@ -85,11 +99,11 @@ class Link:
         self._server = socket.socket(family_of(target), socket.SOCK_STREAM)
         self._request = Pump(Direction.REQUEST, self._client, self._server)
         self._answer = Pump(Direction.ANSWER, self._server, self._client)
+        self._pumps = (self._request, self._answer)
         self._script = script
         self._forget = forget
         self._target = target
         self._connected = False
-        self._freeze: object | None = None
         self._last: Pump | None = None  # cut as soon as this one has written what it holds
         self._closed = False
 
@@ -109,19 +123,29 @@ class Link:
         """Reset both connections now; what was not written yet is lost."""
         self._close(reset)
 
-    def freeze(self, seconds: float | None) -> None:
-        """Keep both connections open and move nothing, for `seconds` or until `thaw`."""
-        self._freeze = freeze = object()
-        if seconds is not None:
-            self._loop.after(seconds, lambda: self.thaw() if self._freeze is freeze else None)
+    def freeze(self, seconds: float | None, direction: Direction | None = None) -> None:
+        """Keep both connections open and move nothing in `direction` (None: both), for `seconds` or until `thaw`."""
+        for pump in self._pumps:
+            if direction in (None, pump.direction):
+                pump.frozen = freeze = object()
+                if seconds is not None:
+                    self._loop.after(seconds, partial(self._melt, pump, freeze))
         self._refresh()
 
     def thaw(self) -> None:
-        """Go on where `freeze` stopped."""
-        self._freeze = None
+        """Go on where `freeze` stopped, and ask the script again about what it let wait."""
+        for pump in self._pumps:
+            pump.frozen = pump.waiting = None
         with self._errors_cut():
-            self._move(self._request)
-            self._move(self._answer)
+            for pump in self._pumps:
+                self._move(pump)
+
+    def _melt(self, pump: Pump, freeze: object) -> None:
+        """End one stall, unless a later one has taken its place."""
+        if pump.frozen is freeze:
+            pump.frozen = None
+            with self._errors_cut():
+                self._move(pump)
 
     @contextlib.contextmanager
     def _errors_cut(self) -> Iterator[None]:
@@ -148,24 +172,24 @@ class Link:
         self._ready(events, self._answer, self._request)
 
     def _ready(self, events: int, reads: Pump, writes: Pump) -> None:
-        if self._closed or self._freeze:  # by an earlier event of the same turn
+        if self._closed:  # by an earlier event of the same turn
             return
         with self._errors_cut():
-            if events & READ:
+            if events & READ and reads.wants_read():
                 reads.read()
                 self._move(reads)
-            if events & WRITE and not self._closed:
+            if events & WRITE:
                 self._move(writes)
 
     def _move(self, pump: Pump) -> None:
         """Bring `pump` as far as it gets: judge, write, and close the link where that was the last of it."""
-        if self._closed or self._freeze or not self._connected:
+        if self._closed or pump.frozen or not self._connected:
             return
         self._judge(pump)
         pump.write()
         if self._last is not None and not self._last.out:
             self.cut()
-        elif self._request.finished and self._answer.finished:
+        elif all(one.finished or one.orphan for one in self._pumps):
             self._close(socket.socket.close)
         else:
             self._refresh()
@@ -175,18 +199,20 @@ class Link:
             return
         verdict = self._script.judge(pump.direction, bytes(pump.pending))
         pump.pass_on(verdict.forward, verdict.swallow)
+        pump.orphan = pump.orphan or verdict.orphan
         if verdict.cut:
             self._last = pump
         elif verdict.wait is not None:
-            pump.waiting = True
-            self._loop.after(verdict.wait, partial(self._resume, pump))
+            pump.waiting = pause = object()
+            self._loop.after(verdict.wait, partial(self._resume, pump, pause))
         elif pump.ended:  # nothing comes that the rest could wait for
             pump.pass_on(len(pump.pending))
 
-    def _resume(self, pump: Pump) -> None:
-        pump.waiting = False
-        with self._errors_cut():
-            self._move(pump)
+    def _resume(self, pump: Pump, pause: object) -> None:
+        if pump.waiting is pause:
+            pump.waiting = None
+            with self._errors_cut():
+                self._move(pump)
 
     def _refresh(self) -> None:
         """Watch for what can be used now; a socket that waits for nothing is not watched, so nothing spins."""
@@ -196,10 +222,8 @@ class Link:
         self._loop.watch(self._server, self._events(self._answer, self._request), self._server_ready)
 
     def _events(self, reads: Pump, writes: Pump) -> int:
-        if self._freeze:
-            return 0
         reading = self._last is None and reads.wants_read()
-        return (READ if reading else 0) | (WRITE if writes.out else 0)
+        return (READ if reading else 0) | (WRITE if writes.wants_write() else 0)
 
     def _close(self, how: Callable[[socket.socket], None]) -> None:
         if self._closed:

@@ -13,11 +13,14 @@ from urllib.parse import urlsplit
 
 from tenure.faults.link import Link, reset
 from tenure.faults.loop import READ, Loop
-from tenure.faults.policy import Conversation, Orders, PassAll, Script
+from tenure.faults.orders import Conversation, Orders, Slow, Tear
+from tenure.faults.policy import Direction, PassAll, Script
 
 T = TypeVar("T")
 Target = tuple[str, int] | str
 DEFAULT_PORT = 7333
+_NO_STALL: tuple[float, Direction | None] = (-math.inf, None)
+"""Until when new connections stall, and in which direction."""
 
 
 def parse_target(target: Target) -> Target:
@@ -48,7 +51,7 @@ class Proxy:
         self.target = parse_target(target)
         self._orders = Orders(script)
         self._links: set[Link] = set()
-        self._stall_new_until = -math.inf
+        self._stall_new = _NO_STALL
         self._listener = socket.create_server(listen, backlog=1024)
         self._listener.setblocking(False)
         self._address: tuple[str, int] = self._listener.getsockname()[:2]
@@ -82,11 +85,11 @@ class Proxy:
         return self._orders.swallowed
 
     def pass_through(self) -> None:
-        """Go back to normal: end every stall and forget all that was to be dropped or cut."""
+        """Go back to normal: end every stall, let go what is held back, and forget all that was to happen."""
 
         def act() -> None:
             self._orders.clear()
-            self._stall_new_until = -math.inf
+            self._stall_new = _NO_STALL
             for link in list(self._links):
                 link.thaw()
 
@@ -103,8 +106,10 @@ class Proxy:
 
         return self._tell(act)
 
-    def stall(self, seconds: float | None = None, new_connections: bool = True) -> int:
-        """Keep open connections open and forward nothing either way; returns how many they are.
+    def stall(
+        self, seconds: float | None = None, new_connections: bool = True, direction: Direction | None = None
+    ) -> int:
+        """Keep open connections open and forward nothing in `direction` (None: both); returns how many they are.
 
         It lasts `seconds`, or until `pass_through` where that is None; then what was held back goes on its way,
         late.  New connections work where `new_connections` is True, else they stall until the same moment.
@@ -112,9 +117,9 @@ class Proxy:
 
         def act() -> int:
             for link in self._links:
-                link.freeze(seconds)
+                link.freeze(seconds, direction)
             end = math.inf if seconds is None else time.monotonic() + seconds
-            self._stall_new_until = -math.inf if new_connections else end
+            self._stall_new = _NO_STALL if new_connections else (end, direction)
             return len(self._links)
 
         return self._tell(act)
@@ -134,6 +139,40 @@ class Proxy:
             self._orders.accept_cuts = count
 
         self._tell(act)
+
+    def cut_after(self, count: int, direction: Direction) -> None:
+        """Reset the first connection on which `count` more bytes went in `direction`; exactly these get through.
+
+        Each connection is counted on its own, from this call on.  With 0 the next byte is the one that is lost.
+        """
+
+        def act() -> None:
+            self._orders.tear = Tear(count, direction)
+
+        self._tell(act)
+
+    def late_request(self, seconds: float | None = None, count: int = 1) -> None:
+        """Hold each of the next `count` requests back, and deliver it to the server when its client has moved on.
+
+        Its connection is silent meanwhile.  It is delivered after `seconds`; where that is None, as soon as the same
+        bytes were sent on another connection and answered there, or at `pass_through`.  That its client is gone by
+        then does not matter.  What the server answers to it is swallowed, and the old connection reset.
+        """
+        self._tell(lambda: self._orders.hold(count, seconds))
+
+    def delay(self, each: float, seconds: float | None = None, direction: Direction | None = None) -> None:
+        """Let all that is read wait `each` seconds before it goes on in `direction` (None: both); 0 ends it.
+
+        It lasts `seconds`, or until `pass_through` where that is None; new connections are slow as well.
+        """
+        self._slow(self._orders.delays, each, seconds, direction)
+
+    def throttle(self, rate: int, seconds: float | None = None, direction: Direction | None = None) -> None:
+        """Let at most `rate` bytes a second through in `direction` (None: both) of each connection; 0 ends it.
+
+        It lasts `seconds`, or until `pass_through` where that is None; new connections are slow as well.
+        """
+        self._slow(self._orders.rates, rate, seconds, direction)
 
     def close(self) -> None:
         """Stop listening and reset every connection; harmless the second time."""
@@ -156,6 +195,23 @@ class Proxy:
 
         return self._loop.call(in_order)
 
+    def _slow(
+        self, lines: dict[Direction, Slow], figure: float, seconds: float | None, direction: Direction | None
+    ) -> None:
+        """Make lines slow, and take it back after `seconds` unless another order has come meanwhile."""
+        slow = Slow(figure)
+
+        def restore() -> None:
+            for way in [way for way, order in lines.items() if order is slow]:
+                del lines[way]
+
+        def act() -> None:
+            lines.update((way, slow) for way in Direction if direction in (None, way))
+            if seconds is not None:
+                self._loop.after(seconds, restore)
+
+        self._tell(act)
+
     def _accept(self, events: int) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # none left, or one that has gone again
             while True:
@@ -169,9 +225,10 @@ class Proxy:
         link = Link(self._loop, client, self.target, Conversation(self._orders), self._links.discard)
         self._links.add(link)
         link.open()
-        left = self._stall_new_until - time.monotonic()
+        end, direction = self._stall_new
+        left = end - time.monotonic()
         if left > 0:
-            link.freeze(None if left == math.inf else left)
+            link.freeze(None if left == math.inf else left, direction)
 
     def _end(self) -> None:
         self._loop.watch(self._listener, 0, self._accept)
