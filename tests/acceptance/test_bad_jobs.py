@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from itertools import pairwise
 
-from tenure.ids import new_id
 from tests.stage.apps import jobs
+from tests.stage.by_hand import add_by_hand
 from tests.stage.harness import Stage, wait_for
 
 
@@ -29,23 +28,9 @@ def test_a_task_that_the_worker_does_not_know(stage: Stage) -> None:
     stage.check(jobs.app.counts)
 
 
-def _add_by_hand(stage: Stage, bodies: list[bytes]) -> list[str]:
-    """Add bodies with lines written by hand; returns the jobs' ids."""
-    ids = [new_id() for _ in bodies]
-    host, port = stage.url.removeprefix("tenure://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as line, line.makefile("rb") as answers:
-        line.sendall(b"hello 1 %b producer by-hand\n" % (b"0" * 32))
-        assert answers.readline().startswith(b"ok tenure/1 ")
-        for id, body in zip(ids, bodies, strict=True):
-            head = f"add {id} default {jobs.work.name} {'0' * 32} {len(body)}\n"
-            line.sendall(head.encode() + body + b"\n")
-            assert answers.readline() == f"ok {id} created\n".encode()
-    return ids
-
-
 def test_bytes_that_are_no_message(stage: Stage) -> None:
     bodies = [b"garbage", b"", b"\x00\xff" * 300, b"\n\nadd 1 2 3\n", b"\xc1" * 5]
-    ids = _add_by_hand(stage, bodies)
+    ids = add_by_hand(stage.url, bodies)
     worker = stage.start_worker("w", "--processes", "1")
     jobs.work.delay(1)
     stage.wait_done(1)
