@@ -7,7 +7,8 @@ TenureError
 |-- WrongArgument               an argument that does not fit its hint (also TypeError)
 |-- AddError                    one add was refused by the broker
 |   |-- KeyConflict             same key, other arguments
-|   `-- MessageTooLarge         above the broker's limit for a body
+|   |-- MessageTooLarge         above the broker's limit for a body
+|   `-- NoSpace                 the broker's disk has no room for further jobs
 |-- BrokerUnavailable           no confirmed answer in time (also ConnectionError)
 |-- ProtocolError               the other side spoke out of turn (also ConnectionError)
 |-- ServerError                 the server answered `err CODE TEXT`
@@ -122,6 +123,13 @@ class MessageTooLarge(AddError):
         )
         self.size = size
         self.limit = limit
+
+
+class NoSpace(AddError):
+    """The broker's disk is nearly full: the job was not stored, while those that are there go on.
+
+    Trying again soon is of no use; somebody has to make room, after which adds are taken again by themselves.
+    """
 
 
 class BrokerUnavailable(TenureError, ConnectionError):

@@ -17,6 +17,7 @@ MADE: dict[str, tuple[Any, ...]] = {
     "BrokerUnavailable": ("not confirmed", "a" * 32, "k", lambda: ["again"]),
     "ServerError": ("storage", "full"),
     "DecodeError": ("newer", 2),
+    "NoSpace": ("the job was not added", "id"),
     "Retry": (3.0, "soon"),
     "Snooze": (3.0, "later"),
     "Discard": ("not wanted",),

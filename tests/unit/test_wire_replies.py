@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenure.errors import KeyConflict, MessageTooLarge, ProtocolError, ServerError
+from tenure.errors import KeyConflict, MessageTooLarge, NoSpace, ProtocolError, ServerError
 from tenure.message import Settlement, When
 from tenure.wire import encode, replies
 from tenure.wire.commands import MAX_LINE
@@ -43,6 +43,9 @@ def test_answers_to_an_add() -> None:
         replies.parse_added(b"err key-conflict %b held by it" % first.encode(), ID, "k")
     with pytest.raises(MessageTooLarge, match="9 bytes, the broker takes 5"):
         replies.parse_added(b"err too-large what", ID, "k", 9, 5)
+    with pytest.raises(NoSpace, match=f"job {ID} was not added: 1.0 MiB are free") as refused:
+        replies.parse_added(b"err no-space 1.0 MiB are free", ID)
+    assert refused.value.id == ID
     with pytest.raises(ServerError, match="storage: disk full"):
         replies.parse_added(b"err storage disk full", ID)
 

@@ -10,6 +10,7 @@ import click
 from tenure.cli.options import log_level_option, seconds, size
 
 _SHORTEST_LINE = 1024
+_LEAST_RESERVE = 64 * 1024
 
 
 @click.command()
@@ -61,6 +62,10 @@ _SHORTEST_LINE = 1024
     metavar="TIME",
     help="How long a client may take to finish a line that it has begun (60 s at most).",
 )
+@click.option(
+    "--reserve", type=size, default="8MiB", show_default=True, metavar="SIZE",
+    help="Free space below which new jobs are refused, so that those that are there can be ended (64KiB or more).",
+)  # fmt: skip
 @log_level_option
 def server(
     listen: str,
@@ -72,6 +77,7 @@ def server(
     max_line: int,
     max_connections: int,
     line_timeout: float,
+    reserve: int,
     log_level: str,
 ) -> None:
     """Run a server that keeps the jobs.
@@ -93,6 +99,7 @@ def server(
         max_line=_max_line(max_line),
         max_connections=max_connections,
         line_timeout=_line_timeout(line_timeout),
+        reserve=_reserve(reserve),
     )
     run(options, lambda url: click.echo(f"tenure server on {url}, data in {data}, durability {durability}"))
 
@@ -109,3 +116,12 @@ def _line_timeout(timeout: float) -> float:
     if not 0.1 <= timeout <= 60:
         raise click.BadParameter(f"{timeout:g} s is not possible; give 0.1 s to 60 s", param_hint="--line-timeout")
     return timeout
+
+
+def _reserve(room: int) -> int:
+    # A done changes some pages of 4 KiB, in the log and in the file.
+    if room < _LEAST_RESERVE:
+        raise click.BadParameter(
+            f"{room} bytes are too few to end a job in; give 64KiB or more", param_hint="--reserve"
+        )
+    return room

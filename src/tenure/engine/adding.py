@@ -33,7 +33,23 @@ class Conflict(NamedTuple):
     key: str
 
 
-AddAnswer = Created | Exists | Conflict
+class Full(NamedTuple):
+    """There is no room for further jobs: so many bytes are free, so many are wanted; nothing was stored."""
+
+    id: bytes
+    room: int
+    wanted: int
+
+
+AddAnswer = Created | Exists | Conflict | Full
+
+
+def add_if_room(core: Core, a: Add, wall: int) -> AddAnswer:
+    """Store a job unless that would eat into the reserve; a repeat of what is stored is answered all the same."""
+    space = core.space
+    if space.refuses(len(a.body)):
+        return _known(core, a) or Full(a.id, int(space.room), space.wanted)
+    return add(core, a, wall)
 
 
 def add(core: Core, a: Add, wall: int) -> AddAnswer:
@@ -139,6 +155,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     )
     if not store.changes():
         return False
+    core.space.spend(len(body))
     if big:
         store.execute("INSERT INTO bodies VALUES (?, ?)", (id, body))
     tally = core.ledger.queue(queue)

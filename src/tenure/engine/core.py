@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tenure.engine.leases import Lease, LeaseBook
 from tenure.engine.ledger import Ledger
+from tenure.engine.space import Space
 from tenure.engine.states import (
     CANCELLED,
     DEAD,
@@ -53,8 +54,9 @@ NEW_SESSION = Session()
 class Core:
     """The shared state of the engine's parts."""
 
-    def __init__(self, store: Store, retention: Retention, mono: float) -> None:
+    def __init__(self, store: Store, retention: Retention, reserve: int, mono: float) -> None:
         self.store = store
+        self.space = Space(store, reserve)
         self.retention = retention
         self.ledger = Ledger(store)
         self.sessions: dict[bytes, Session] = {}
@@ -85,6 +87,10 @@ class Core:
         self.aliases = self._count("SELECT count(*) FROM aliases")
         self.id_like_keys = self._count("SELECT count(*) FROM keys WHERE length(key) = 32")
         self.next_due: int | None = self._first("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
+        self.wake_all()
+
+    def wake_all(self) -> None:
+        """Have every parked take look again."""
         self.woken = {self.store.queue_names[id] for id, tally in self.ledger.queues.items() if tally["ready"]}
 
     def _count(self, question: str) -> int:

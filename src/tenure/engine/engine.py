@@ -14,6 +14,7 @@ from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.log import Log
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
+from tenure.engine.space import RESERVE, Space
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
 from tenure.wire.commands import Add, Bye, ExtendItem, Settle, StateLine, Take
@@ -24,7 +25,8 @@ RUN_OUT_BATCH = 2_000
 class Engine:
     """All rules of the queue, without network; the server and the tests drive it.
 
-    `path` is the data file or ":memory:".  Raises StoreError when the file cannot be used.
+    `path` is the data file or ":memory:".  `reserve` is the bytes of free space below which adds are refused.  Raises
+    StoreError when the file cannot be used.
     """
 
     def __init__(
@@ -35,10 +37,11 @@ class Engine:
         mono: float,
         durability: Durability = "full",
         retention: Retention | None = None,
+        reserve: int = RESERVE,
     ) -> None:
         self._store = Store(path, durability)
         try:
-            self._core = Core(self._store, retention or Retention(), mono)
+            self._core = Core(self._store, retention or Retention(), reserve, mono)
         except DbError as error:
             self._store.close()
             raise unusable(path, error) from None
@@ -48,8 +51,8 @@ class Engine:
     # -- the lines ------------------------------------------------------------------------------------------------
 
     def add(self, a: Add, wall: int) -> AddAnswer:
-        """Store a job once; see `adding.add`."""
-        return adding.add(self._core, a, wall)
+        """Store a job once, if there is room; see `adding.add`."""
+        return adding.add_if_room(self._core, a, wall)
 
     def take(
         self, session: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float, final: bool
@@ -171,6 +174,20 @@ class Engine:
         """Whether a job waits in this queue."""
         id = self._store.queue_ids.get(queue)
         return id is not None and id in self._core.ledger.queues and self._core.ledger.queues[id]["ready"] > 0
+
+    # -- room -----------------------------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Space:
+        """What is free for the data file."""
+        return self._core.space
+
+    def look_at_space(self, mono: float) -> None:
+        """See how much room there is, between two turns; takes that found none are served again once there is."""
+        held = self._core.space.holding
+        self._core.space.look(mono)
+        if held and not self._core.space.holding:
+            self._core.wake_all()
 
     # -- the turn -------------------------------------------------------------------------------------------------
 

@@ -116,6 +116,11 @@ class Store:
         """Carry out one statement for each row of values."""
         self.db.executemany(sql, values)
 
+    def free_inside(self) -> int:
+        """Bytes of the file that hold nothing any more and are written to before it grows."""
+        free: int = self.db.pragma("freelist_count") * self.db.pragma("page_size")
+        return free
+
     def close(self) -> None:
         """Fold the write-ahead log into the file and let go of it."""
         with contextlib.suppress(DbError):  # a full disk must not keep the lock: the log is as good as the file

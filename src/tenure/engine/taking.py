@@ -31,7 +31,7 @@ def take(
         return "stale"
     if t.number == session.answered:
         return _again(core, session_id, t.number, arrived)
-    jobs = _grant(core, session_id, worker, t, arrived, wall, mono)
+    jobs = [] if core.space.holding else _grant(core, session_id, worker, t, arrived, wall, mono)
     if not jobs and not final:
         return None
     core.change_session(session_id, answered=t.number)

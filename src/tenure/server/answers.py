@@ -6,7 +6,7 @@ from binascii import hexlify
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenure.engine.adding import AddAnswer, Conflict, Created, Exists
+from tenure.engine.adding import AddAnswer, Conflict, Created, Exists, Full
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.wire import encode
 from tenure.wire.commands import (
@@ -20,6 +20,14 @@ from tenure.wire.commands import (
 
 _ADDED = {Created: "created", Exists: "exists", Conflict: "conflict"}
 _CANCEL = ("", "/ask", "/terminate")
+_MIB = 1024 * 1024
+
+
+def _no_space(answer: Full) -> str:
+    return (
+        f"{answer.room / _MIB:.1f} MiB are free for the data file and {answer.wanted / _MIB:.1f} MiB are wanted "
+        "for new jobs; nothing was stored. Make room on its disk; jobs that are there go on"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,8 @@ class Answers:
             return b"ok %b created\n" % hexlify(answer.id)
         if isinstance(answer, Exists):
             return b"ok %b exists\n" % answer.first.hex().encode()
+        if isinstance(answer, Full):
+            return encode.err("no-space", _no_space(answer))
         return encode.err("key-conflict", f"{answer.first.hex()} holds this key with other arguments")
 
     def settle(self, answer: SettleAnswer) -> bytes:

@@ -17,6 +17,8 @@ STEP = 2_000
 """Pages of log (4 KiB each) after which it is folded."""
 LIMIT = 3 * STEP
 """Pages of unfolded log at which the loop waits for the thread, so that the log cannot outgrow a slow disk."""
+SHORT = 256
+"""Pages of log after which it is folded at once where the disk is nearly full: a short log needs no new room."""
 
 log = logging.getLogger("tenure.server")
 
@@ -31,21 +33,28 @@ class Checkpoints:
         self._thread = ThreadPoolExecutor(1, "checkpoints")
         self._under_way: Future[None] | None = None
 
-    def look(self) -> None:
-        """Begin a pass when enough has been written, and end one that the thread is done with."""
+    def look(self, tight: bool = False) -> None:
+        """Begin a pass when enough has been written, and end one that the thread is done with.
+
+        `tight`: there is little room for the log to grow.
+        """
         if self._log is None:
             return
         unfolded = self._log.unfolded
+        if tight and unfolded >= SHORT:
+            self._end(self._log, self._under_way)
+            return
         if self._under_way is None:
             if unfolded >= self._step:
                 self._under_way = self._thread.submit(self._log.fold_most)
         elif self._under_way.done() or unfolded >= self._limit:
             self._end(self._log, self._under_way)
 
-    def _end(self, written: Log, under_way: Future[None]) -> None:
+    def _end(self, written: Log, under_way: Future[None] | None) -> None:
         self._under_way = None
         try:
-            under_way.result()
+            if under_way is not None:
+                under_way.result()
             written.fold_rest()
         except DbError as error:
             log.error("the log could not be folded into the data file, which is tried again later: %s", error)

@@ -18,6 +18,7 @@ from tenure.server.crowd import Crowd, Limits
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
 from tenure.server.session import Connection, Parked, ParkedWait
+from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
 from tenure.wire import encode
 from tenure.wire.commands import (
@@ -71,6 +72,7 @@ class Hub:
         self._holdings: list[Connection] = []  # whose line was put to its held ones
         self._failing = False  # the last transaction was undone
         self._undone = UndoneTurns()
+        self._shortage = Shortage(engine)
         self._unsound = False
         self._questions: list[Connection] = []
         self.background: list[tuple[Connection, Callable[[], dict[str, Any]]]] = []
@@ -135,6 +137,7 @@ class Hub:
             self._engine.renew_leases(mono)
             self._run_out_before = None
         self._seen = mono
+        self._shortage.look(mono)
         inbox, self._inbox = self._inbox, []
         if not self._attempt(inbox, wall, mono) and inbox:
             self._one_by_one(inbox, wall, mono)

@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
+from tenure.engine.space import RESERVE
 from tenure.engine.store import Durability
 from tenure.errors import TenureError
 from tenure.server.address import Address
@@ -52,6 +53,7 @@ class ServerOptions:
     max_line: int = MAX_LINE
     max_connections: int = 10_000
     line_timeout: float = LINE_TIMEOUT
+    reserve: int = RESERVE
 
 
 def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
@@ -75,6 +77,7 @@ async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> Non
         mono=time.monotonic(),
         durability=options.durability,
         retention=Retention(int(options.result_ttl * 1000), int(options.key_window * 1000)),
+        reserve=options.reserve,
     )
     server = Server(engine, options)
     try:
@@ -119,6 +122,7 @@ class Server:
             mono=time.monotonic(),
             limits=Limits(options.max_connections, options.max_body, options.max_line, options.line_timeout),
         )
+        self._space = engine.space
         self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
         self._turn_wanted = False
@@ -178,7 +182,7 @@ class Server:
         self._flush(self.hub.turn(wall, mono))
         if self.hub.background:
             self._start_background()
-        self.checkpoints.look()
+        self.checkpoints.look(self._space.tight)
         self._arm(wall, mono)
 
     def _flush(self, connections: list[Connection]) -> None:

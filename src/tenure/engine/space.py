@@ -1,0 +1,76 @@
+"""How much more the data file can take in.
+
+Below a reserve adds are refused, so that what is there already can be ended: a done, a retry or a bye writes too.
+Below half of it nothing is handed out any more, for each hand-out has to be ended by a further write.  Pages that are
+free inside of the file count like free space on its disk: the file never shrinks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+from pathlib import Path
+
+from tenure.engine.store import Store
+
+RESERVE = 8 * 1024 * 1024
+"""Bytes that are kept free where nothing else was asked for."""
+LOOK_EVERY = 0.1
+"""Seconds after which the disk is looked at again: other programs write to it too."""
+LOOK_AFTER = 1024 * 1024
+"""Bytes of adds after which it is looked at again, whatever the clock says."""
+ADD_COSTS = 16 * 1024
+"""Bytes that an add may need beside its body: a page of the table and one of an index, in the log and in the file."""
+LOG_COSTS = 32 * 1024 * 1024
+"""Bytes that the log may grow by when it is folded at leisure; with less to spare it has to be kept short."""
+
+
+class Space:
+    """What is free, as of the last look; sizes are bytes, times monotonic seconds.  In memory there is no limit."""
+
+    def __init__(self, store: Store, reserve: int) -> None:
+        self._store = store
+        self._folder = None if store.path == ":memory:" else Path(store.path).parent
+        self.reserve = reserve
+        self.room: float = math.inf
+        self.refusing = False
+        """Adds are refused."""
+        self.holding = False
+        """Nothing is handed out."""
+        self.tight = False
+        """The log has to be kept short."""
+        self._budget: float = math.inf
+        self._spent = 0
+        self._next = -math.inf
+
+    @property
+    def wanted(self) -> int:
+        """From where on adds are taken: once refused, not before some more is free, so that it does not flicker."""
+        return self.reserve + (self.reserve // 8 if self.refusing else 0) + ADD_COSTS
+
+    def look(self, mono: float) -> None:
+        """Look at the disk if that is due; between two turns, when all that was spent has been written."""
+        if self._folder is None or (mono < self._next and self._spent < LOOK_AFTER):
+            return
+        self._next = mono + LOOK_EVERY
+        self._spent = 0
+        with contextlib.suppress(OSError):  # then the last look has to do: a commit that fails is told in any case
+            free = shutil.disk_usage(self._folder).free
+            self.room = free + self._store.free_inside()
+            self.tight = free < self.reserve + LOG_COSTS
+        self.refusing = self.room < self.wanted
+        self.holding = self.room < self.reserve // 2
+        self._budget = self.room - self.reserve
+
+    def refuses(self, size: int) -> bool:
+        """Whether a body of that size would eat into the reserve."""
+        return self.refusing or self._spent + _cost(size) > self._budget
+
+    def spend(self, size: int) -> None:
+        """Take note of a stored body."""
+        self._spent += _cost(size)
+
+
+def _cost(size: int) -> int:
+    return 2 * size + ADD_COSTS  # in the log, and then in the file
