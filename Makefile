@@ -3,6 +3,7 @@
 #   make demo        see it work: server, workers, a crash, a cut connection, the record
 #   make test        everything that this machine can run
 #   make check       format, lint, types, layers, unit and property tests
+#   make faults      break everything once, and print how long it takes to go on
 #   make soak        the fault tests in full: hours
 #   make bench       measure speed and size
 #   make format      let ruff rewrite what it can
@@ -11,7 +12,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test soak check bench format reference clean
+.PHONY: help demo test faults soak check bench format reference clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -93,6 +94,9 @@ check: $(DEV)
 # pytest itself prints what each folder took against its budget (tests/conftest.py), above its closing line.
 test: $(DEV)
 	@$(if $(strip $(TESTS)),$(PYTEST) $(TESTS),echo "no tests left to run")
+
+faults: $(DEV)
+	@$(BIN)/python -m tests.faults.rows
 
 soak: $(DEV)
 	@TENURE_SOAK=1 $(BIN)/python -m pytest --timeout 7200 -s tests/faults
