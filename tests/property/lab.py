@@ -93,12 +93,12 @@ class Lab:
         return line
 
     def turn(self) -> None:
-        """One turn of the server, with the long answers that it asks for."""
+        """One turn of the server, with the long answers that it asks for, and those for lines that are left over."""
         self.hub.turn(self.wall, self.mono)
         work, self.hub.background = self.hub.background, []
         for connection, question in work:
             self.hub.finish(connection, question(), self.mono)
-        if work:
+        if work or self.hub.next_wake(self.wall, self.mono) == self.mono:
             self.turn()
 
     def pass_time(self, seconds: float) -> None:

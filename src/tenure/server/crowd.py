@@ -32,7 +32,7 @@ class Crowd:
         self._limits = limits
         self._open: dict[Connection, None] = {}
         self._of: Counter[bytes] = Counter()
-        self._left = dict.fromkeys(known, mono)  # sessions without a connection, since when
+        self._left = dict.fromkeys(known, mono)  # sessions without a connection, since when, in that order
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(list(self._open))
@@ -73,6 +73,7 @@ class Crowd:
     def said_bye(self, session: bytes, mono: float) -> None:
         """A session was closed, perhaps by another one's line: its age counts from here if it is not connected."""
         if session not in self._of:
+            self._left.pop(session, None)
             self._left[session] = mono
 
     def overdue(self, mono: float) -> list[tuple[Connection, str]]:
@@ -87,7 +88,10 @@ class Crowd:
 
     def forget_sessions(self, forget: Callable[[bytes], bool], mono: float) -> None:
         """Let go of sessions of which no line can arrive any more; `forget` is False where jobs are still held."""
-        old = [session for session, since in self._left.items() if since + LINE_AGE <= mono]
-        for session in old:
-            if forget(session):
-                del self._left[session]
+        while self._left:
+            session, since = next(iter(self._left.items()))  # the oldest of them
+            if since + LINE_AGE > mono:
+                return
+            del self._left[session]
+            if not forget(session):
+                self._left[session] = mono  # to be asked again

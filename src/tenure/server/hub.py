@@ -17,7 +17,7 @@ from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd, Limits
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
-from tenure.server.session import Connection, Parked, ParkedWait
+from tenure.server.session import Arrived, Connection, Parked, ParkedWait
 from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
 from tenure.wire import encode
@@ -65,11 +65,11 @@ class Hub:
         self._parking = Parking()
         engine.watch(self._parking.jobs)
         self._reports = Reports(engine, self._parking)
-        self._inbox: list[tuple[Connection, Command, float]] = []
+        self.behind: dict[Connection, None] = {}
+        """Whose lines have been read and not carried out yet."""
         self._replies: list[tuple[Connection, bytes]] = []
         # What the transaction under way has changed here, so that it can be taken back with it.
         self._parkings: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
-        self._holdings: list[Connection] = []  # whose line was put to its held ones
         self._failing = False  # the last transaction was undone
         self._undone = UndoneTurns()
         self._shortage = Shortage(engine)
@@ -107,18 +107,22 @@ class Hub:
 
     def receive(self, connection: Connection, data: bytes, mono: float) -> bool:
         """Take bytes that have been read by `mono`; True when a turn is wanted."""
-        if connection.gone:
+        if connection.gone or not connection.feed(data, mono):
             return False
-        commands = connection.feed(data, mono)
-        if connection.busy:
-            connection.held += [(command, mono) for command in commands]
-            return False
-        for command in commands:
-            self._inbox.append((connection, command, mono))
-        return bool(commands)
+        self.behind[connection] = None
+        return not connection.waits
+
+    def unread(self, connection: Connection, mono: float) -> None:
+        """The client does not read its answers: its lines wait until it does."""
+        connection.unread_since = mono
+
+    def read_on(self, connection: Connection) -> None:
+        """The client has read what was left unread; its lines come up in the next turn."""
+        connection.unread_since = None
 
     def lost(self, connection: Connection, mono: float) -> None:
         """The connection is gone, and what it has parked with it; what had arrived is still carried out."""
+        connection.unread_since = None
         if self._crowd.lose(connection, mono) and connection.parked is not None:
             self._parking.remove(connection.parked)
 
@@ -138,7 +142,7 @@ class Hub:
             self._run_out_before = None
         self._seen = mono
         self._shortage.look(mono)
-        inbox, self._inbox = self._inbox, []
+        inbox = self._shares()
         if not self._attempt(inbox, wall, mono) and inbox:
             self._one_by_one(inbox, wall, mono)
         if mono >= self._next_check:
@@ -149,7 +153,13 @@ class Hub:
             self._ask_snapshots(mono)
         return self._deliver()
 
-    def _one_by_one(self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float) -> None:
+    def _shares(self) -> list[Arrived]:
+        """The lines of this turn; the rest of them waits for the next."""
+        inbox = [line for connection in self.behind for line in connection.share()]
+        self.behind = {connection: None for connection in self.behind if connection.lines}
+        return inbox
+
+    def _one_by_one(self, inbox: list[Arrived], wall: int, mono: float) -> None:
         """Carry out the lines of an undone turn each for itself, so that only what cannot be done is refused.
 
         What time brings comes last and alone: it may be what fails.  After a few lines in a row that the store did
@@ -157,9 +167,7 @@ class Hub:
         """
         failed = 0
         for connection, command, arrived in inbox:
-            if connection.busy:
-                connection.held.append((command, arrived))
-            elif failed >= GIVE_UP and not isinstance(command, READING):
+            if failed >= GIVE_UP and not isinstance(command, READING):
                 self._replies.append((connection, encode.err("storage", self._fault)))
             elif self._attempt([(connection, command, arrived)], wall, mono, time=False):
                 failed = 0
@@ -169,13 +177,10 @@ class Hub:
         if failed < GIVE_UP:
             self._attempt([], wall, mono)
 
-    def _attempt(
-        self, inbox: list[tuple[Connection, Command, float]], wall: int, mono: float, *, time: bool = True
-    ) -> bool:
+    def _attempt(self, inbox: list[Arrived], wall: int, mono: float, *, time: bool = True) -> bool:
         """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
         replies, questions = len(self._replies), len(self._questions)
         self._parkings.clear()
-        self._holdings.clear()
         try:
             if self._unsound:
                 self._roll_back(mono)
@@ -200,8 +205,6 @@ class Hub:
         for asking in self._questions[questions:]:
             asking.busy = False
         del self._questions[questions:]
-        for connection in self._holdings:
-            connection.held.pop()
         for parked, line in reversed(self._parkings):
             (self._parking.remove if parked else self._parking.restore)(line)
         try:
@@ -235,10 +238,6 @@ class Hub:
         return list(touched)
 
     def _apply(self, connection: Connection, command: Command, arrived: float, wall: int, mono: float) -> None:
-        if connection.busy:  # the line before it in this same turn asked for a long answer
-            connection.held.append((command, arrived))
-            self._holdings.append(connection)
-            return
         if connection.parked is not None:
             self._answer_parked(connection.parked, wall, mono, final=True)
         if connection.hello is None and type(command) not in (Hello, Bad):
@@ -286,6 +285,8 @@ class Hub:
     def next_wake(self, wall: int, mono: float) -> float:
         """Monotonic seconds at which the next turn is wanted, whatever arrives."""
         wake = mono + TICK
+        if any(not connection.waits for connection in self.behind):
+            return mono
         if self._failing:
             return wake  # what is due cannot be done now; no use in asking all the time
         if self._run_out_before is not None:
@@ -302,13 +303,11 @@ class Hub:
         return max(wake, mono)
 
     def finish(self, connection: Connection, answer: dict[str, Any] | None, mono: float) -> list[Connection]:
-        """Put an answer that was made in the background; its connection's held lines come up in the next turn."""
+        """Put an answer that was made in the background; its connection's other lines come up in the next turn."""
         packed = encode.err("storage", "the recount failed") if answer is None else as_json(answer)
         if not connection.gone:
             connection.out.append(packed)
         connection.busy = False
-        self._inbox += [(connection, command, arrived) for command, arrived in connection.held]
-        connection.held.clear()
         return [connection]
 
     def drain(self, wall: int, mono: float) -> list[Connection]:

@@ -12,6 +12,9 @@ from tenure.server.session import Parked, ParkedWait
 K = TypeVar("K")
 V = TypeVar("V")
 
+FEW = 1_024
+"""Deadlines of lines that wait no more which are kept in any case."""
+
 
 class Parking:
     """All parked takes (one a session at most, first come first served in each queue) and waits (any number)."""
@@ -23,6 +26,7 @@ class Parking:
         self.jobs: Mapping[bytes, object] = self._by_job
         """The jobs whose end somebody waits for."""
         self._deadlines: list[tuple[float, int, Parked | ParkedWait]] = []
+        self._tidy_at = FEW
         self._ticket = count()
 
     def __len__(self) -> int:
@@ -57,6 +61,14 @@ class Parking:
                 self._by_queue.setdefault(queue, {})[parked] = None
         parked.connection.parked = parked
         heapq.heappush(self._deadlines, (parked.deadline, next(self._ticket), parked))
+        if len(self._deadlines) > self._tidy_at:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Drop the deadlines of lines that were answered before; else one client's haste would fill the memory."""
+        self._deadlines = [entry for entry in self._deadlines if entry[2].connection.parked is entry[2]]
+        heapq.heapify(self._deadlines)
+        self._tidy_at = FEW + 2 * len(self._deadlines)
 
     def restore(self, parked: Parked | ParkedWait) -> None:
         """Park a line again in its old place: what had answered it was undone."""

@@ -13,7 +13,7 @@ import socket
 import stat
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +34,10 @@ from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
 log = logging.getLogger("tenure.server")
 
 BACKLOG = 1_024
+LINGER = 5.0
+"""Seconds in which a client may still read its last answers once the server closes its connection."""
+SPARE_FILES = 64
+"""Open files beside those of connections: the data file, what is read from it at the side, and those being refused."""
 
 
 class ListenError(TenureError):
@@ -70,7 +74,7 @@ def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
 
 
 async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
-    _allow_files(options.max_connections)
+    options = replace(options, max_connections=_allow_files(options.max_connections))
     engine = Engine(
         options.data,
         wall=_wall(),
@@ -93,19 +97,27 @@ def _wall() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _allow_files(connections: int) -> None:
-    """Raise this process's own limit of open files to what the connections need, as far as the system lets it."""
+def _allow_files(connections: int) -> int:
+    """Raise this process's own limit of open files to what the connections need; returns how many it allows."""
     try:
         import resource  # not on Windows
     except ImportError:
-        return
+        return connections
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 64
+    wanted = connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(
-                resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
-            )
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return connections
+    allowed = max(1, soft - SPARE_FILES)
+    log.warning(
+        "at most %d connections, not %d: this process may have %d open files; raise `ulimit -n`",
+        allowed, connections, soft,
+    )  # fmt: skip
+    return allowed
 
 
 class Server:
@@ -125,6 +137,7 @@ class Server:
         self._space = engine.space
         self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
+        self.crowded: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -183,6 +196,10 @@ class Server:
         if self.hub.background:
             self._start_background()
         self.checkpoints.look(self._space.tight)
+        for connection in self.hub.behind:
+            self.hold(connection)
+        if self.crowded:
+            self._read_on()
         self._arm(wall, mono)
 
     def _flush(self, connections: list[Connection]) -> None:
@@ -194,7 +211,26 @@ class Server:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
             out.clear()
             if connection.closing:
-                transport.close()
+                self.part(transport)
+
+    def part(self, transport: asyncio.Transport) -> None:
+        """Close a connection once its client has read the rest, or when it takes too long over that."""
+        transport.close()
+        self._loop.call_later(LINGER, transport.abort)
+
+    def hold(self, connection: Connection) -> None:
+        """Read nothing of a connection until it is crowded no more."""
+        transport = self.transports.get(connection)
+        if connection not in self.crowded and transport is not None and not transport.is_closing():
+            transport.pause_reading()
+            self.crowded[connection] = None
+
+    def _read_on(self) -> None:
+        for connection in [one for one in self.crowded if not one.crowded]:
+            del self.crowded[connection]
+            transport = self.transports.get(connection)
+            if transport is not None and not transport.is_closing():
+                transport.resume_reading()
 
     def _arm(self, wall: int, mono: float) -> None:
         """See to it that the next turn comes in time; an earlier timer that is set already does as well.
@@ -244,22 +280,27 @@ class Line(asyncio.Protocol):
         self._server.transports[self._connection] = self._transport
         if self._connection.closing:
             self._transport.write(b"".join(self._connection.out))
-            self._transport.close()
+            self._server.part(self._transport)
 
     def data_received(self, data: bytes) -> None:
         # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
         if self._receive(self._connection, data, time.monotonic()):
             self._server.want_turn()
+        if self._connection.waits:
+            self._server.hold(self._connection)
 
     def pause_writing(self) -> None:
-        self._transport.pause_reading()  # whoever does not read its answers is not read either
+        self._server.hub.unread(self._connection, time.monotonic())
+        self._server.hold(self._connection)
 
     def resume_writing(self) -> None:
-        self._transport.resume_reading()
+        self._server.hub.read_on(self._connection)
+        self._server.want_turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.hub.lost(self._connection, time.monotonic())
         self._server.transports.pop(self._connection, None)
+        self._server.crowded.pop(self._connection, None)
 
 
 def _clear_stale_socket(path: str) -> None:

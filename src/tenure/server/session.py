@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tenure.wire.commands import IDLE_TIMEOUT, LINE_TIMEOUT, Command, Hello, Take, Wait
+from tenure.wire.commands import (
+    IDLE_TIMEOUT,
+    LINE_TIMEOUT,
+    MAX_BATCH_LINES,
+    Browse,
+    Command,
+    Hello,
+    Report,
+    Show,
+    Take,
+    Wait,
+)
 from tenure.wire.parse import CommandParser
+
+LONG = (Take, Wait, Show, Browse, Report)
+"""Lines whose answers may be a hundred thousand times as long as they are: a connection gets one of them a turn."""
+
+Arrived = tuple["Connection", Command, float]
+"""A command, whose it is, and when it had been read (monotonic seconds)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,11 +70,38 @@ class Connection:
     """Close it once `out` is written."""
     gone: bool = False
     busy: bool = False
-    """An answer is being made elsewhere; lines behind it wait in `held`, so that answers stay in order."""
-    held: list[tuple[Command, float]] = field(default_factory=list)
+    """An answer is being made elsewhere."""
+    unread_since: float | None = None
+    """Since when the client leaves so much unread that nothing more is to be written to it."""
+    lines: deque[Arrived] = field(default_factory=deque)
+    """What has been read and is not carried out yet."""
 
-    def feed(self, data: bytes, mono: float) -> list[Command]:
-        """Take bytes that were read at `mono` and return the complete commands."""
+    @property
+    def waits(self) -> bool:
+        """True while no line is carried out, so that answers stay in order and do not pile up."""
+        return self.busy or self.unread_since is not None
+
+    @property
+    def crowded(self) -> bool:
+        """True after a turn that left lines over: nothing more is to be read before they are carried out."""
+        return self.waits or bool(self.lines)
+
+    def share(self) -> list[Arrived]:
+        """Take the lines of one turn off `lines`: a batch at most, and nothing behind the first `LONG` one.
+
+        So what one connection sends costs the others a bounded time, and its answers a bounded memory.
+        """
+        if self.waits:
+            return []
+        share: list[Arrived] = []
+        while self.lines and len(share) < MAX_BATCH_LINES:
+            share.append(self.lines.popleft())
+            if isinstance(share[-1][1], LONG):
+                break
+        return share
+
+    def feed(self, data: bytes, mono: float) -> bool:
+        """Take bytes that were read at `mono`; True when they complete a command, which is in `lines` then."""
         commands = self.parser.feed(data)
         if commands:
             self.last_line = mono
@@ -67,7 +112,8 @@ class Connection:
                 self.partial_since = mono
             if self.stream_since is None:
                 self.stream_since = mono
-        return commands
+        self.lines.extend([(self, command, mono) for command in commands])
+        return bool(commands)
 
     def overdue(self, mono: float) -> str | None:
         """Why this connection is to be closed, or None.
@@ -78,6 +124,8 @@ class Connection:
             return f"a line was not complete within {self.line_timeout:g} s"
         if self.stream_since is not None and mono - self.stream_since > IDLE_TIMEOUT:
             return f"a batch was not complete within {IDLE_TIMEOUT:.0f} s"
+        if self.unread_since is not None and mono - self.unread_since > IDLE_TIMEOUT:
+            return f"answers were not read for {IDLE_TIMEOUT:.0f} s"
         if self.parked is None and not self.busy and mono - self.last_line > IDLE_TIMEOUT:
             return f"no complete line for {IDLE_TIMEOUT:.0f} s"
         return None
