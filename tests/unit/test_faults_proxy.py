@@ -7,8 +7,6 @@ import os
 import select
 import socket
 import socketserver
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.faults import Direction, Proxy, Verdict, process
+from tenure.faults import Direction, Proxy, Verdict
 from tenure.faults.link import reset
 from tenure.faults.orders import Conversation, Orders
 from tenure.faults.proxy import parse_target
@@ -673,22 +671,3 @@ def test_targets(text: str | tuple[str, int], target: str | tuple[str, int]) -> 
 def test_a_target_without_a_server_is_refused() -> None:
     with pytest.raises(ValueError, match="names no server"):
         parse_target("tenure://")
-
-
-def test_process_verbs() -> None:
-    code = "print('up', flush=True); input()"
-    child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    with child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"up\n"
-        assert child.pid in process.children(os.getpid())
-        process.freeze(child.pid)
-        assert eventually(lambda: process.state(child.pid) == "T")
-        process.thaw(child.pid)
-        assert eventually(lambda: process.state(child.pid) != "T")
-        process.kill(child.pid)
-        assert child.wait(PATIENCE) == -9
-        assert process.state(child.pid) is None
-        assert process.children(child.pid) == []
-        with pytest.raises(ProcessLookupError):
-            process.kill(child.pid)
