@@ -15,7 +15,8 @@ from tenure.worker import supervisor as module
 from tenure.worker.counts import NAMES, Counts
 from tenure.worker.keeper import LeaseKeeper, Watched
 from tenure.worker.options import ChildOptions, WorkerOptions
-from tenure.worker.supervisor import Restarts, Supervisor
+from tenure.worker.restarts import Restarts
+from tenure.worker.supervisor import Supervisor
 from tenure.worker.table import Table
 from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
 
@@ -32,6 +33,9 @@ class FakeChild:
         self.pid = 4711
         self.how: str | None = None
         self.left = self.deaf = self.failed = self.killed_by_us = self.killed = self.drained = self.closed = False
+        self.ready = self.worn = self.resting = False
+        self.makes_room = 0
+        self.replaces: FakeChild | None = None
         self.reports: list[dict[str, Any]] = []
 
     def poll(self) -> str | None:
@@ -46,6 +50,9 @@ class FakeChild:
 
     def tell_to_drain(self) -> None:
         self.drained = True
+
+    def tell_to_make_room(self) -> None:
+        self.makes_room += 1
 
     def close(self) -> None:
         self.closed = True
@@ -78,6 +85,11 @@ class Rig:
     def dies(self, child: FakeChild, how: str) -> None:
         child.how = how
         self.supervisor._reap()
+        self.supervisor._on_time()
+
+    def hears(self, child: FakeChild, **report: Any) -> None:
+        child.reports = [report]
+        self.supervisor._hear(child)  # type: ignore[arg-type]
         self.supervisor._on_time()
 
     def end(self) -> None:
@@ -254,6 +266,63 @@ def test_no_process_can_be_started_just_now(
     rig.dies(rig.made[0], "SIGKILL")
     assert "no more processes" in capsys.readouterr().err
     assert not rig.supervisor._finished()
+
+
+def test_a_worn_process_is_followed_without_a_gap_and_without_more_slots(rig: Rig) -> None:
+    (worn,) = rig.made
+    for job in range(3):
+        worn.table.hold(receipt(1, job), 9e9, 30.0)
+    rig.hears(worn, ready={"broker": ""})
+    rig.hears(worn, worn="5 jobs")
+    new = rig.made[1]
+    assert worn.makes_room == 0, "it works until the next one can"
+    assert new.table.lent() > 100
+    rig.hears(new, ready={"broker": ""})
+    assert worn.makes_room > 0
+    assert not worn.drained
+    assert new.table.lent() > 100, "it may still be given something"
+    rig.hears(worn, resting=True)
+    assert new.table.lent() == 3
+    assert rig.supervisor._timeout() == pytest.approx(0.05)
+    worn.table.drop(0)
+    rig.supervisor._on_time()
+    assert new.table.lent() == 2
+    worn.reports = [{"left": True}]
+    rig.dies(worn, "exit code 0")
+    assert new.table.lent() == 0
+    assert rig.supervisor._timeout() is None
+    assert (len(rig.made), rig.keeper.pending()) == (2, 0)
+    assert rig.supervisor._restarts.next_at == 0.0, "a process that was replaced has not failed"
+
+
+def test_slots_are_left_to_all_that_came_before(rig: Rig) -> None:
+    first = rig.made[0]
+    first.table.hold(receipt(1, 1), 9e9, 30.0)
+    rig.hears(first, ready={"broker": ""})
+    for number in range(2):
+        worn = rig.made[number]
+        rig.hears(worn, worn="5 jobs")
+        rig.hears(rig.made[number + 1], ready={"broker": ""})
+        rig.hears(worn, resting=True)
+    second, third = rig.made[1:]
+    second.table.hold(receipt(1, 2), 9e9, 30.0)
+    rig.supervisor._on_time()
+    assert (second.table.lent(), third.table.lent()) == (1, 2)
+    second.reports = [{"left": True}]
+    rig.dies(second, "exit code 0")
+    assert third.table.lent() == 1, "the first one still runs"
+    assert len(rig.made) == 3
+
+
+def test_a_successor_that_dies_has_a_successor(rig: Rig) -> None:
+    (worn,) = rig.made
+    rig.hears(worn, ready={"broker": ""})
+    rig.hears(worn, worn="5 jobs")
+    rig.dies(rig.made[1], "SIGKILL")
+    assert len(rig.made) == 3
+    assert worn.makes_room == 0
+    rig.hears(rig.made[2], ready={"broker": ""})
+    assert worn.makes_room > 0
 
 
 def test_restarts_wait_longer_and_forget_after_a_long_life() -> None:

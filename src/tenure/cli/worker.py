@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from tenure.cli.options import app_broker_option, log_level_option, seconds
+from tenure.cli.options import app_broker_option, log_level_option, seconds, size
 from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOptions, default_processes
 
 
@@ -43,6 +43,14 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
     "[default: App(visibility_timeout=), 30s]",
 )  # fmt: skip
 @click.option(
+    "--max-jobs-per-process", type=click.IntRange(1), metavar="N",
+    help="Replace a process by a fresh one after this many jobs.",
+)  # fmt: skip
+@click.option(
+    "--max-memory-per-process", type=size, metavar="SIZE",
+    help="Replace a process by a fresh one when it has more memory than this, looked at between jobs.",
+)  # fmt: skip
+@click.option(
     "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
 )
 @log_level_option
@@ -56,6 +64,8 @@ def worker(
     name: str | None,
     grace: float,
     visibility_timeout: float | None,
+    max_jobs_per_process: int | None,
+    max_memory_per_process: int | None,
     counts_file: str | None,
     log_level: str,
 ) -> None:
@@ -78,6 +88,8 @@ def worker(
         log_level=log_level,
         counts_file=counts_file,
         visibility_timeout=_visibility_timeout(visibility_timeout),
+        max_jobs=max_jobs_per_process,
+        max_memory=max_memory_per_process,
     )
     sys.exit(run_supervisor(options))
 

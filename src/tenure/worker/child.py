@@ -1,8 +1,9 @@
 """The entry of a worker process that a supervisor starts: `python -m tenure.worker.child OPTIONS`.
 
-It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warnings) or `failed` (text), and `left`
-when it holds nothing any more and has said `bye` itself.  It is told `drain` in a line; the end of that pipe means
-that the supervisor is gone.
+It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warnings) or `failed` (text), `worn` (why
+it is to be replaced), `resting` when it takes nothing new for that, and `left` when it holds nothing any more and has
+said `bye` itself.  It is told `drain` or, when it is replaced, `make-room` in a line; the end of that pipe means that
+the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class ChildProcess:
         # Imported late: before this, the process must already follow its supervisor, and answer to signals.
         from tenure.errors import ConfigError
         from tenure.worker.load import load_app
+        from tenure.worker.quota import Limits
         from tenure.worker.services import Services
         from tenure.worker.table import Table
         from tenure.worker.worker import queue_warnings, require_queues
@@ -84,6 +86,7 @@ class ChildProcess:
             app.use_broker(options.broker)
         url = app.broker_url
         self._broker = app.broker
+        self._limits = Limits(options.max_jobs, options.max_memory)
         if self._broker.capabilities.one_process:
             raise ConfigError(
                 f"{url} holds jobs of its own process only, and this would be another one: run the worker in the "
@@ -103,10 +106,12 @@ class ChildProcess:
             visibility_timeout=(
                 app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
             ),
+            limits=self._limits,
+            worn=lambda why: report(options.reports_fd, worn=why),
+            started_at=options.started_at,
         )
-        self._ready = {
-            "broker": url, "queues": queues, "tasks": sorted(app.tasks), "warnings": queue_warnings(app, queues),
-        }  # fmt: skip
+        self._warnings = queue_warnings(app, queues)
+        self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
 
     def prepare(self) -> None:
         """Run the app's hooks for the start of a process."""
@@ -116,14 +121,30 @@ class ChildProcess:
         """Work until told to drain, and say bye."""
         from tenure.worker.keeper import leave
         from tenure.worker.patience import Patience
+        from tenure.worker.quota import memory_warnings, resident_bytes
 
-        report(self._options.reports_fd, ready=self._ready)
+        warnings = [*self._warnings, *memory_warnings(self._limits, resident_bytes())]
+        report(self._options.reports_fd, ready=self._ready | {"warnings": warnings})
         self._services.start()
-        commands.get()
-        self._services.drain()
+        if commands.get() == "make-room":
+            self._make_room(commands)
+        else:
+            self._services.drain()
         self._services.finish()
         leave(self._broker.keeper(), self._options.session, self._clock, Patience(self._clock, random.random))
         report(self._options.reports_fd, left=True)
+
+    def _make_room(self, commands: Commands) -> None:
+        """Finish what runs, however long that takes: only once the worker leaves has it the grace time."""
+
+        def follow() -> None:
+            commands.get()
+            self._services.hurry()
+
+        self._services.stop_taking()
+        report(self._options.reports_fd, resting=True)
+        threading.Thread(target=follow, name="tenure-drain", daemon=True).start()
+        self._services.finish_jobs()
 
 
 def die_with(parent: int) -> None:
@@ -145,8 +166,9 @@ def report(fd: int, **what: Any) -> None:
 
 def _listen(fd: int, commands: Commands) -> None:
     """Wait for commands; the end of the pipe means that nobody keeps the leases any more."""
-    while os.read(fd, 64):
-        commands.put("drain")
+    while data := os.read(fd, 64):
+        for word in data.decode().split():
+            commands.put(word)
     os._exit(1)
 
 

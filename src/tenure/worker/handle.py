@@ -29,6 +29,15 @@ class Handle:
         self.killed_by_us = False
         self.failed = False
         """It has reported why it cannot work."""
+        self.ready = False
+        """It has imported the app and takes jobs, as far as it may."""
+        self.worn = False
+        """It is to be replaced, and counts as none of the worker's processes any more."""
+        self.resting = False
+        """Being replaced, it takes nothing new."""
+        self._leaving = False
+        self.replaces: Handle | None = None
+        """The worn process whose slots this one takes over, as they become free."""
         self.watched = Watched(self.table, lambda: self.stopped, (options.threads, options.async_slots))
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
@@ -51,6 +60,9 @@ class Handle:
             table_fd=self.table.fd,
             commands_fd=commands_out,
             reports_fd=reports_in,
+            started_at=started_at,
+            max_jobs=options.max_jobs,
+            max_memory=options.max_memory,
         )
         try:
             self._process = _spawn(child)
@@ -67,8 +79,17 @@ class Handle:
 
     def tell_to_drain(self) -> None:
         """Ask it to take nothing new, finish and leave; harmless when it is gone or was asked before."""
+        self._tell(b"drain\n")
+
+    def tell_to_make_room(self) -> None:
+        """Ask it to leave as `tell_to_drain` does, but with all the time that its jobs take; a second time: nothing."""
+        if not self._leaving:
+            self._leaving = True
+            self._tell(b"make-room\n")
+
+    def _tell(self, command: bytes) -> None:
         with suppress(OSError):
-            os.write(self._commands, b"drain\n")
+            os.write(self._commands, command)
 
     def kill(self) -> None:
         """End it at once; it is reaped by `poll`."""

@@ -39,7 +39,8 @@ class WorkerOptions:
     """What `tenure worker` was asked for; `grace` and `visibility_timeout` in seconds.
 
     `app` is `module` or `module:name`.  What is None is the app's or the machine's own.  `counts_file` gets the
-    counts as JSON at the end and on SIGUSR1.
+    counts as JSON at the end and on SIGUSR1.  `max_jobs` and `max_memory` (bytes) are one process's, which is replaced
+    then.  `health` is HOST:PORT to answer at.
     """
 
     app: str
@@ -53,11 +54,17 @@ class WorkerOptions:
     log_level: str = "info"
     counts_file: str | None = None
     visibility_timeout: float | None = None
+    max_jobs: int | None = None
+    max_memory: int | None = None
+    health: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOptions:
-    """What a supervisor tells a child process: the worker's options, its own session, and its file descriptors."""
+    """What a supervisor tells a child process: the worker's options, its own session, and its file descriptors.
+
+    `started_at` is by the boot clock.
+    """
 
     app: str
     broker: str | None
@@ -73,6 +80,9 @@ class ChildOptions:
     table_fd: int
     commands_fd: int
     reports_fd: int
+    started_at: float = 0.0
+    max_jobs: int | None = None
+    max_memory: int | None = None
 
     def to_json(self) -> str:
         """Return the options as one argument of a command line."""

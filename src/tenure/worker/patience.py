@@ -25,7 +25,7 @@ class Patience:
         if self._failures:
             self._failures = 0
 
-    def wait(self, error: Exception, what: str, stopped: threading.Event) -> None:
+    def wait(self, error: BaseException, what: str, stopped: threading.Event) -> None:
         """Log the failure and wait before the next try, or until `stopped` is set."""
         self._failures += 1
         if not isinstance(error, ConnectionError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tenure.app import App
@@ -12,9 +13,11 @@ from tenure.broker import Broker
 from tenure.clock import Clock
 from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
+from tenure.worker.interrupts import Interrupts
 from tenure.worker.patience import Patience
 from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
-from tenure.worker.room import kinds_of_queues
+from tenure.worker.quota import Limits, Quota
+from tenure.worker.room import Room, kinds_of_queues
 from tenure.worker.settler import Settler
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
@@ -33,7 +36,11 @@ LAST_HOOKS = 5.0
 
 
 class Services:
-    """Takes, runs and settles jobs until drained; whoever starts them keeps the leases."""
+    """Takes, runs and settles jobs until drained; whoever starts them keeps the leases.
+
+    `worn` is called once, with the reason, when by its `limits` this process, which was started at `started_at` (boot
+    clock), is to be replaced.
+    """
 
     def __init__(
         self,
@@ -49,11 +56,15 @@ class Services:
         async_slots: int,
         grace: float,
         visibility_timeout: float,
+        limits: Limits | None = None,
+        worn: Callable[[str], None] = lambda why: None,
+        started_at: float = 0.0,
     ) -> None:
         self._consumer = broker.consumer(queues, session=session, name=name, visibility_timeout=visibility_timeout)
         self._dead_hooks = DeadHooks(app)
         self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
-        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body)
+        self._interrupts = Interrupts(clock)
+        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts)
         self._app = app
         self._grace = grace
         self._loop = _loop_for(app)
@@ -67,9 +78,17 @@ class Services:
             coroutines=async_slots,
             queues=kinds_of_queues(queues, app.tasks),
         )
+        room: Callable[[float], Room] = self._slots.free
+        deliver = self._slots.deliver
+        if limits is not None and limits.any:
+            quota = Quota(limits, table, room, deliver, worn, clock, started_at)
+            room, deliver = quota.room, quota.deliver
         self._taker = Taker(
-            self._consumer, self._slots.free, self._slots.deliver, clock, Patience(clock, random.random)
+            self._consumer, room, deliver, clock, Patience(clock, random.random), lambda: table.answered(clock.boot())
         )
+        self._lock = threading.Lock()
+        self._last_call: threading.Timer | None = None
+        self._ended = False
         self._take_thread = threading.Thread(target=self._taker.run, name="tenure-taker", daemon=True)
         self._settle_thread = threading.Thread(target=self._settler.run, name="tenure-settler", daemon=True)
 
@@ -87,25 +106,44 @@ class Services:
 
     def start(self) -> None:
         """Start all threads."""
+        self._interrupts.start()
         self._slots.start()
         self._settle_thread.start()
         self._take_thread.start()
 
     def drain(self) -> None:
-        """Take nothing new, finish what runs, and settle it; returns when every settlement has been answered.
+        """Take nothing new, finish what runs, and settle it; returns when every settlement has been answered."""
+        self.stop_taking()
+        self.hurry()
+        self.finish_jobs()
 
-        Coroutines that still run shortly before the grace time is over are cancelled, and their jobs given back: unlike
-        a thread's, their code can be stopped and clean up.
-        """
+    def stop_taking(self) -> None:
+        """Take nothing new; returns when nothing more can come."""
         self._taker.stop()
         self._slots.drain()
         self._take_thread.join()
-        last_call = threading.Timer(max(0.0, self._grace - min(LAST_CALL, self._grace / 4)), self._slots.interrupt)
-        last_call.daemon = True
-        if self._loop is not None:
-            last_call.start()
+
+    def hurry(self) -> None:
+        """Let the grace time begin; a second time does nothing.
+
+        Coroutines that still run shortly before its end are cancelled, and their jobs given back: unlike a thread's,
+        their code can be stopped and clean up.
+        """
+        with self._lock:
+            if self._loop is None or self._ended or self._last_call is not None:
+                return
+            left = max(0.0, self._grace - min(LAST_CALL, self._grace / 4))
+            self._last_call = threading.Timer(left, self._slots.interrupt)
+            self._last_call.daemon = True
+            self._last_call.start()
+
+    def finish_jobs(self) -> None:
+        """Let what runs finish and have it settled; after `stop_taking`."""
         self._slots.stop()
-        last_call.cancel()
+        with self._lock:
+            self._ended = True
+            if self._last_call is not None:
+                self._last_call.cancel()
         self._settler.stop()
         self._settle_thread.join()
         self._dead_hooks.close(LAST_HOOKS)

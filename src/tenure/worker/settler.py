@@ -65,7 +65,7 @@ class Settler:
         while batch := self._collect():
             try:
                 self._settle(batch)
-            except Exception:
+            except BaseException:
                 logger.exception("an unexpected error while counting answers")
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class Settler:
         while True:
             try:
                 answers = self._ask(settlements)
-            except Exception as error:  # noqa: BLE001  (a settlement is never given up)
+            except BaseException as error:  # noqa: BLE001  (a settlement is never given up)
                 self._patience.wait(error, "settling jobs", self._never)
                 if not _worth_repeating(error):
                     self._one_by_one(batch)
@@ -108,7 +108,7 @@ class Settler:
         for finished in batch:
             try:
                 answer = self._ask([finished.settlement])[0]
-            except Exception as error:  # noqa: BLE001  (a settlement is never given up)
+            except BaseException as error:  # noqa: BLE001  (a settlement is never given up)
                 self._patience.wait(error, f"settling a job of {finished.task}", self._never)
                 self._inbox.put(_smaller(finished) if _too_large(error) else finished)
             else:
@@ -141,12 +141,12 @@ def _size(settlement: Settlement) -> int:
     return len(settlement.result or b"") + len(settlement.error)
 
 
-def _worth_repeating(error: Exception) -> bool:
+def _worth_repeating(error: BaseException) -> bool:
     """Whether all of the batch may go through later: the network, or a store that cannot write just now."""
     return isinstance(error, ConnectionError) or (isinstance(error, ServerError) and error.code == "storage")
 
 
-def _too_large(error: Exception) -> bool:
+def _too_large(error: BaseException) -> bool:
     return isinstance(error, ServerError) and error.code == "too-large"
 
 

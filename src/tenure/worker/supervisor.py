@@ -13,28 +13,27 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tenure.broker import Broker, EndedAs
+from tenure.broker import Broker
 from tenure.brokers import connect
 from tenure.clock import SystemClock
-from tenure.worker import logs
+from tenure.worker import logs, succession
+from tenure.worker.accounts import Accounts
 from tenure.worker.commands import ONE_SIGNAL
-from tenure.worker.counts import Counts, counts_of_bye
+from tenure.worker.counts import Counts
 from tenure.worker.handle import Handle
-from tenure.worker.keeper import EMPTY_BYE_TIME, Farewell, LeaseKeeper
+from tenure.worker.keeper import EMPTY_BYE_TIME, LeaseKeeper
 from tenure.worker.options import WorkerOptions, default_name, start_line
+from tenure.worker.restarts import Restarts
 
 logger = logging.getLogger("tenure.worker")
 
 BYE_TIME = 5.0
 """Seconds beyond the grace time for the last answers, and again for the last byes; then the leases have to run out."""
 
-_SOON = 5.0
-_FIRST_RESTART_DELAY = 0.1
-_LONGEST_RESTART_DELAY = 2.0
 _MAX_FALSE_STARTS = 5
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
@@ -57,16 +56,15 @@ class Supervisor:
         self._broker_url = options.broker
         self._keeper: LeaseKeeper | None = None
         self._keeper_thread: threading.Thread | None = None
-        self._totals = Counts()
-        self._totals_lock = threading.Lock()
+        self._accounts = Accounts()
         self._restarts = Restarts()
+        self._replacing = False
         self._draining = False
         self._patient = True
         self._told_at = 0.0
         self._kill_at = float("inf")
         self._give_up_at = float("inf")
         self._empty_since = 0.0
-        self._last_words: list[Farewell] = []
         self._exit_code = 0
         self._false_starts = 0
         self._selector = selectors.DefaultSelector()
@@ -85,11 +83,7 @@ class Supervisor:
 
     def counts(self) -> Counts:
         """Return the whole tree's counts: of those that are gone, and of those that live."""
-        with self._totals_lock:
-            counts = self._totals
-        for child in self._children:
-            counts = counts + child.table.counts()
-        return counts
+        return self._accounts.counts(self._children)
 
     # Events.
 
@@ -130,11 +124,16 @@ class Supervisor:
         now = self._clock.boot()
         if now >= self._kill_at:
             self._stop_children(now)
-        missing = self._options.processes - len(self._children)
-        if self._keeper is not None and not self._draining and missing > 0 and self._restarts.due(now):
-            for _ in range(missing):
-                if self._restarts.due(now):
-                    self._start_child()
+        for _ in range(self._missing()):
+            if self._restarts.due(now):
+                self._start_child()
+        self._replacing = succession.make_room(self._children)
+
+    def _missing(self) -> int:
+        """Return how many processes are to be started as soon as they may."""
+        if self._keeper is None or self._draining:
+            return 0
+        return max(0, self._options.processes - succession.in_office(self._children))
 
     def _stop_children(self, now: float) -> None:
         """End the code that runs; a process that only waits for answers gets a last while to have them counted."""
@@ -153,8 +152,10 @@ class Supervisor:
         times = [self._kill_at]
         if self._draining and not self._children:
             times.append(self._until())
-        if self._keeper is not None and not self._draining and len(self._children) < self._options.processes:
+        if self._missing():
             times.append(self._restarts.next_at)
+        if self._replacing:
+            times.append(self._clock.boot() + succession.LOOK_PERIOD)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - self._clock.boot())
 
@@ -183,6 +184,7 @@ class Supervisor:
             self._restarts.ended(now, now)
             return
         self._children.append(child)
+        succession.replace_one(self._children, child)
         self._selector.register(child.reports_fd, selectors.EVENT_READ, child)
         if self._keeper is not None:
             self._keeper.watch(child.watched)
@@ -191,7 +193,13 @@ class Supervisor:
     def _hear(self, child: Handle) -> None:
         for what in child.hear():
             if "ready" in what:
+                child.ready = True
                 self._on_ready(child, what["ready"])
+            elif "worn" in what:
+                child.worn = True
+                logger.info("process %d is replaced: %s", child.pid, what["worn"])
+            elif "resting" in what:
+                child.resting = True
             elif "failed" in what:
                 child.failed = True
                 self._on_failed(what["failed"])
@@ -236,17 +244,19 @@ class Supervisor:
     def _bury(self, child: Handle, how: str) -> None:
         """Count what a process that is gone had counted, and give back what it held."""
         self._children.remove(child)
+        succession.is_buried(self._children, child)
         with suppress(KeyError):
             self._selector.unregister(child.reports_fd)
         if self._keeper is None:
             self._never_ready(how)
         else:
             self._keeper.forget(child.watched)
-            self._account(child, how)
+            self._accounts.bury(child, how)
             self._say_last_words()
         child.close()
         self._empty_since = self._clock.boot()
-        self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
+        if not (child.worn and child.left):
+            self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
 
     def _never_ready(self, how: str) -> None:
         if self._draining or self._exit_code:
@@ -258,38 +268,12 @@ class Supervisor:
             print(f"the first worker process ended ({how}) before it had imported {self._options.app}", file=sys.stderr)
             self._exit_code = 1
 
-    def _account(self, child: Handle, how: str) -> None:
-        settling = child.table.unanswered()
-        held = any(child.table.entries())
-        counts = child.table.recover()
-        with self._totals_lock:
-            self._totals = self._totals + counts
-        if child.left:
-            return
-        then = "its jobs are given back" if held else "it held no job"
-        if child.killed_by_us:
-            logger.warning("process %d did not finish in time and was stopped; %s", child.pid, then)
-            end, cause = "left", "grace time over"
-        else:
-            logger.error("process %d ended (%s); %s", child.pid, how, then)
-            end, cause = "lost", how
-        self._last_words.append(Farewell(child.session, end, cause, settling, self._told, held))  # type: ignore[arg-type]
-
     def _say_last_words(self) -> None:
-        """Have byes said once no process is left that is being stopped: it could be given what another gives back.
-
-        Those that hold nothing come first, for they may still have asked for jobs.
-        """
+        """Have byes said once no process is left that is being stopped: it could be given what another gives back."""
         if self._keeper is None or any(child.killed_by_us for child in self._children):
             return
-        words, self._last_words = sorted(self._last_words, key=lambda farewell: farewell.held), []
-        for farewell in words:
+        for farewell in self._accounts.last_words():
             self._keeper.farewell(farewell)
-
-    def _told(self, ended: Sequence[EndedAs]) -> None:
-        """Count what the answer to a bye tells (in the keeper's thread)."""
-        with self._totals_lock:
-            self._totals = self._totals + counts_of_bye(ended)
 
     def _wake(self) -> None:
         with suppress(OSError):
@@ -337,24 +321,3 @@ class Supervisor:
             for number, handler in old.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(old_fd)
-
-
-class Restarts:
-    """When the next process may be started: at once, but later and later while they die soon after their start."""
-
-    def __init__(self) -> None:
-        self.next_at = 0.0
-        self._delay = 0.0
-
-    def due(self, now: float) -> bool:
-        """Whether a missing process may be started now."""
-        return now >= self.next_at
-
-    def ended(self, started_at: float, now: float, failed: bool = False) -> None:
-        """Take note of a process that has ended; `failed`: without having worked, however long its start took."""
-        if now - started_at >= _SOON and not failed:
-            self._delay = 0.0
-            self.next_at = now
-            return
-        self.next_at = now + self._delay
-        self._delay = min(_LONGEST_RESTART_DELAY, self._delay * 2 or _FIRST_RESTART_DELAY)

@@ -13,7 +13,9 @@ Layout, in words of 8 bytes, in the machine's byte order:
     4..12    counters, in the order of `counts.NAMES`; written by one thread of the process only
     13, 14   the supervisor's: free slots of each kind in the worker's other processes, as it saw them last
     15       the supervisor's: how many pairs of slots, one of each kind, are free in one of these processes
-    16..     one lane a slot: how many functions it has begun
+    16       the supervisor's: how many of its slots this process still leaves to those that it replaces
+    17       when the broker last answered a take, f64, seconds of the boot clock
+    24..     one lane a slot: how many functions it has begun
     then     entries of 16 words:
              0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves,
                       byte 3: kind of the slot
@@ -66,7 +68,7 @@ LOST = float("-inf")
 """The deadline of a receipt whose lease the broker has ended."""
 
 _MAGIC = 0x54454E5552450001
-_COUNT, _USED, _LANES, _COUNTERS, _ELSEWHERE, _LANE = 1, 2, 3, 4, 13, 16
+_COUNT, _USED, _LANES, _COUNTERS, _ELSEWHERE, _LENT, _ANSWERED, _LANE = 1, 2, 3, 4, 13, 16, 17, 24
 _WORDS = 16
 _NOTE_WORDS = 32
 _ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 9, 10
@@ -265,6 +267,14 @@ class Table:
         """Return how many slots of a kind (2: pairs of both) were free in the worker's other processes a moment ago."""
         return self._words[_ELSEWHERE + kind]
 
+    def lent(self) -> int:
+        """Return how many slots are not to be used yet, because processes that this one replaces still run jobs."""
+        return self._words[_LENT]
+
+    def answered(self, now: float) -> None:
+        """Note that the broker has answered a take."""
+        self._reals[_ANSWERED] = now
+
     def _receipt(self, base: int) -> bytes:
         byte = base * 8
         return b"%b:%d" % (hexlify(self._bytes[byte + 8 : byte + 24]), self._words[base + _NUMBER])
@@ -328,6 +338,14 @@ class Table:
         """Tell the process how many slots of each kind, and pairs of both, are free in the worker's other processes."""
         words = self._words
         words[_ELSEWHERE], words[_ELSEWHERE + 1], words[_ELSEWHERE + 2] = sync, coroutines, pairs
+
+    def lend(self, slots: int) -> None:
+        """Tell the process how many of its slots it leaves to those that it replaces."""
+        self._words[_LENT] = slots
+
+    def answered_at(self) -> float:
+        """Return when the broker last answered a take of this process; 0.0: never."""
+        return self._reals[_ANSWERED]
 
     def lose(self, entry: Entry) -> None:
         """Tell the function that its lease has ended."""

@@ -28,8 +28,8 @@ class Taker:
     """Asks for as many jobs as there are free slots, so that nothing is hoarded.
 
     `free` blocks until a slot is free and returns what may be taken; it is told how long to rest before it names only
-    some of the queues.  `deliver` gets what came.  It never ends because of the network, nor for any other reason but
-    `stop()`.
+    some of the queues.  `deliver` gets what came.  `answered` is called for each answer of the broker.  It never ends
+    because of the network, nor for any other reason but `stop()`.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class Taker:
         deliver: Callable[[Sequence[Delivery]], None],
         clock: Clock,
         patience: Patience,
+        answered: Callable[[], None] = lambda: None,
     ) -> None:
+        self._answered = answered
         self._consumer = consumer
         self._free = free
         self._deliver = deliver
@@ -55,7 +57,7 @@ class Taker:
             try:
                 self._round()
                 self._patience.reset()
-            except Exception as error:  # noqa: BLE001  (never idle and alive)
+            except BaseException as error:  # noqa: BLE001  (never idle and alive)
                 if self._stopped.is_set():
                     return  # the wait was interrupted on purpose
                 self._patience.wait(error, "taking jobs", self._stopped)
@@ -78,6 +80,7 @@ class Taker:
         self._rest = 0.0
         asked_at = self._clock.boot()
         deliveries = self._consumer.take(limit, WAIT)
+        self._answered()
         if deliveries:
             self._quick = 0
             self._deliver(deliveries)
@@ -91,6 +94,7 @@ class Taker:
         becomes free.  The rest before the next one is longer each time that none came.
         """
         deliveries = self._consumer.take(limit, 0.0, queues)
+        self._answered()
         if deliveries:
             self._rest = 0.0
             self._deliver(deliveries)

@@ -1,0 +1,62 @@
+"""What a worker's processes have counted, and the last words for those that are gone."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Sequence
+
+from tenure.broker import EndedAs
+from tenure.worker.counts import Counts, counts_of_bye
+from tenure.worker.handle import Handle
+from tenure.worker.keeper import Farewell
+
+logger = logging.getLogger("tenure.worker")
+
+
+class Accounts:
+    """The counts of the whole tree, and the byes that are still to be said; used from two threads."""
+
+    def __init__(self) -> None:
+        self._totals = Counts()
+        self._lock = threading.Lock()
+        self._words: list[Farewell] = []
+
+    def counts(self, living: Iterable[Handle]) -> Counts:
+        """Return the whole tree's counts: of those that are gone, and of those that live."""
+        with self._lock:
+            counts = self._totals
+        for child in living:
+            counts = counts + child.table.counts()
+        return counts
+
+    def bury(self, child: Handle, how: str) -> None:
+        """Count what a process that is gone had counted, and note what is to be said for it."""
+        settling = child.table.unanswered()
+        held = any(child.table.entries())
+        self._add(child.table.recover())
+        if child.left:
+            return
+        then = "its jobs are given back" if held else "it held no job"
+        if child.killed_by_us:
+            logger.warning("process %d did not finish in time and was stopped; %s", child.pid, then)
+            self._words.append(Farewell(child.session, "left", "grace time over", settling, self._told, held))
+        else:
+            logger.error("process %d ended (%s); %s", child.pid, how, then)
+            self._words.append(Farewell(child.session, "lost", how, settling, self._told, held))
+
+    def last_words(self) -> list[Farewell]:
+        """Return what is to be said now, and forget it.
+
+        Those that hold nothing come first, for they may still have asked for jobs.
+        """
+        words, self._words = sorted(self._words, key=lambda farewell: farewell.held), []
+        return words
+
+    def _told(self, ended: Sequence[EndedAs]) -> None:
+        """Count what the answer to a bye tells (in the keeper's thread)."""
+        self._add(counts_of_bye(ended))
+
+    def _add(self, counts: Counts) -> None:
+        with self._lock:
+            self._totals = self._totals + counts
