@@ -11,7 +11,10 @@ from pathlib import Path
 from tests.stage.apps import jobs
 from tests.stage.harness import JOBS, TENURE, Stage, wait_for
 
-COMMANDS = ("server", "worker", "record", "queues", "job", "dead", "dead ls", "dead show", "dead requeue", "dead purge")
+COMMANDS = (
+    "server", "worker", "record", "queues", "job", "dead", "dead ls", "dead show", "dead requeue", "dead purge",
+    "chaos",
+)  # fmt: skip
 
 
 def test_help_of_every_command(bare: Stage) -> None:
@@ -23,7 +26,7 @@ def test_help_of_every_command(bare: Stage) -> None:
         assert text.startswith(f"Usage: tenure {command} ")
         assert "\n\n  " in text, "a sentence says what the command is for"
         assert "--help" in text
-        assert command == "server" or "--broker URL" in text or command == "dead"
+        assert command in ("server", "dead", "chaos") or "--broker URL" in text
         assert max(map(len, text.splitlines())) <= 100
 
 

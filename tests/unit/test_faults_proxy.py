@@ -159,6 +159,12 @@ def test_names_where_it_listens(proxy: Proxy) -> None:
     assert proxy.url == f"tenure://127.0.0.1:{proxy.port}"
 
 
+def test_listens_on_the_other_kind_of_address_too(echo: Echo, connect: Connect) -> None:
+    with Proxy(echo.target, listen=("::1", 0)) as proxy:
+        assert proxy.url == f"tenure://[::1]:{proxy.port}"
+        assert connect(proxy).ask(b"six") == b"six"
+
+
 def test_a_server_that_is_not_there_resets_the_client(connect: Connect) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = taken.getsockname()
@@ -661,6 +667,7 @@ def test_only_requests_after_the_order_lose_their_answer() -> None:
         ("tenure://localhost", ("127.0.0.1", 7333)),
         ("tenure://[::1]:7000", ("::1", 7000)),
         ("unix:/tmp/s", "/tmp/s"),
+        ("tenure+unix:///tmp/a%20b", "/tmp/a b"),
         (("127.0.0.1", 1), ("127.0.0.1", 1)),
     ],
 )

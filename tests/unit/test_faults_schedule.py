@@ -118,8 +118,10 @@ def test_a_schedule_is_carried_out_with_what_the_caller_adds(proxy: Proxy) -> No
 def test_a_schedule_ends_early_and_leaves_calm_behind(proxy: Proxy) -> None:
     stop = threading.Event()
     turns = [Turn(0, Fault("cut-on-accept", (100,))), Turn(0, Fault("stop")), Turn(0, Fault("never"))]
-    done = run_schedule(turns, proxy, {"stop": stop.set}, stop.wait)
+    seen: list[Turn] = []
+    done = run_schedule(turns, proxy, {"stop": stop.set}, stop.wait, seen.append)
     assert done == {"cut-on-accept": 1, "stop": 1}
+    assert seen == turns[:2]
     with socket.create_connection(proxy.address, 10) as client:
         client.settimeout(0.05)
         with pytest.raises(TimeoutError):

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from tenure.faults.link import Link, reset
+from tenure.faults.link import Link, family_of, reset
 from tenure.faults.loop import READ, Loop
 from tenure.faults.orders import Conversation, Orders, Slow, Tear
 from tenure.faults.policy import Direction, PassAll, Script
@@ -24,11 +24,13 @@ _NO_STALL: tuple[float, Direction | None] = (-math.inf, None)
 
 
 def parse_target(target: Target) -> Target:
-    """Return a host and port, or a unix socket's path; text is `tenure://HOST:PORT`, `HOST:PORT` or `unix:PATH`."""
+    """Return a host and port, or a unix socket's path; text is a broker's URL, `HOST:PORT` or `unix:PATH`."""
     if not isinstance(target, str):
         return target
     if target.startswith("unix:"):
         return target.removeprefix("unix:")
+    if target.startswith("tenure+unix://"):
+        return unquote(urlsplit(target).path)
     parts = urlsplit(target if "://" in target else f"tenure://{target}")
     if not parts.hostname:
         raise ValueError(f"{target!r} names no server; use HOST:PORT, tenure://HOST:PORT or unix:PATH")
@@ -52,7 +54,7 @@ class Proxy:
         self._orders = Orders(script)
         self._links: set[Link] = set()
         self._stall_new = _NO_STALL
-        self._listener = socket.create_server(listen, backlog=1024)
+        self._listener = socket.create_server(listen, family=family_of(listen), backlog=1024)
         self._listener.setblocking(False)
         self._address: tuple[str, int] = self._listener.getsockname()[:2]
         self._loop = Loop(f"tenure-proxy-{self.port}")
@@ -72,7 +74,8 @@ class Proxy:
     @property
     def url(self) -> str:
         """The broker URL that leads through this proxy."""
-        return f"tenure://{self._address[0]}:{self.port}"
+        host = self._address[0]
+        return f"tenure://[{host}]:{self.port}" if ":" in host else f"tenure://{host}:{self.port}"
 
     @property
     def connections(self) -> int:

@@ -93,11 +93,13 @@ def run_schedule(
     proxy: Proxy,
     own: Mapping[str, Callable[..., object]] | None = None,
     wait: Callable[[float], object] = time.sleep,
+    told: Callable[[Turn], object] = lambda turn: None,
 ) -> Counter[str]:
     """Carry out turn by turn on `proxy`, then let it pass everything; returns how often each verb was done.
 
     A fault whose verb is in `own` goes there, with its numbers as arguments.  `wait` is called with the seconds
-    before each fault; where it returns something true, as `threading.Event.wait` does, that is the end.
+    before each fault; where it returns something true, as `threading.Event.wait` does, that is the end.  `told` is
+    called with each turn once it is done.
     """
     done: Counter[str] = Counter()
     try:
@@ -109,6 +111,7 @@ def run_schedule(
             else:
                 perform(proxy, turn.fault)
             done[turn.fault.verb] += 1
+            told(turn)
     finally:
         proxy.pass_through()
     return done

@@ -99,7 +99,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "stall": Verb(
         "stall [SECONDS] [request|answer] [new]",
-        "keep connections open and silent, for SECONDS or until `pass`; new: those to come as well",
+        "hold all bytes back for SECONDS, or until `pass`; new: of new connections too",
         _stall,
         most=1,
         direction="may",
@@ -113,13 +113,13 @@ VERBS: Mapping[str, Verb] = {
     ),
     "late": Verb(
         "late [SECONDS]",
-        "deliver the next request after SECONDS, or once it was sent again elsewhere and answered",
+        "deliver the next request SECONDS late, or after its repeat was answered",
         lambda proxy, fault: proxy.late_request(fault.seconds(0)),
         most=1,
     ),
     "delay": Verb(
         "delay EACH [SECONDS] [request|answer]",
-        "let all bytes wait EACH seconds, for SECONDS or until `pass`",
+        "let all bytes wait EACH seconds; for SECONDS, or until `pass`",
         lambda proxy, fault: proxy.delay(fault.numbers[0], fault.seconds(1), fault.direction),
         least=1,
         most=2,
@@ -127,7 +127,7 @@ VERBS: Mapping[str, Verb] = {
     ),
     "throttle": Verb(
         "throttle RATE [SECONDS] [request|answer]",
-        "let RATE bytes a second through, for SECONDS or until `pass`",
+        "let RATE bytes a second through; for SECONDS, or until `pass`",
         lambda proxy, fault: proxy.throttle(fault.count, fault.seconds(1), fault.direction),
         least=1,
         most=2,
@@ -139,12 +139,17 @@ VERBS: Mapping[str, Verb] = {
 
 def perform(proxy: Proxy, fault: Fault) -> None:
     """Do to `proxy` what `fault` says; raises ValueError, naming the right form, where it is none of `VERBS`."""
+    verb_of(fault).act(proxy, fault)
+
+
+def verb_of(fault: Fault) -> Verb:
+    """Return the verb of `VERBS` that a fault is; raises ValueError, naming the right form, where it is none."""
     verb = VERBS.get(fault.verb)
     if verb is None:
         raise ValueError(f"{fault.verb!r} is no verb; there are {', '.join(VERBS)}")
     if not verb.fits(fault):
         raise ValueError(f"{str(fault)!r} does not fit; write it as: {verb.usage}")
-    verb.act(proxy, fault)
+    return verb
 
 
 def parse_fault(text: str) -> Fault:
