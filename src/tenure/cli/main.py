@@ -18,6 +18,7 @@ COMMANDS = {
     "queues": ("tenure.cli.jobs", "List the queues and how many jobs wait in each."),
     "job": ("tenure.cli.jobs", "Show one job: its state, every hand-out, worker and error."),
     "dead": ("tenure.cli.jobs", "Look at jobs that failed for good; put them back, or purge them."),
+    "chaos": ("tenure.cli.chaos", "Stand between clients and a server, and break their connections on purpose."),
 }
 
 
