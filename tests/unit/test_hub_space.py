@@ -144,8 +144,9 @@ def test_one_turn_cannot_eat_up_the_reserve(lab: Lab, disk: Disk) -> None:
     for n, line in enumerate(lines, 1):
         line.write(lab.add(n, body=body).encode() + b"\n")
     lab.turn()
-    answers = [line.read().split()[0] for line in lines]
-    assert answers == [b"ok"] * 4 + [b"err"] * 4  # twice each: in the log, and then in the file
+    answers = [line.read() for line in lines]
+    assert [answer[:3] for answer in answers] == [b"ok "] * 4 + [b"err"] * 4  # each in the log, and then in the file
+    assert b"9.9 MiB are free for the data file and 10.0 MiB are wanted" in answers[4]
 
 
 def test_pages_that_are_free_inside_of_the_file_count(lab: Lab, disk: Disk) -> None:

@@ -48,7 +48,7 @@ def add_if_room(core: Core, a: Add, wall: int) -> AddAnswer:
     """Store a job unless that would eat into the reserve; a repeat of what is stored is answered all the same."""
     space = core.space
     if space.refuses(len(a.body)):
-        return _known(core, a) or Full(a.id, int(space.room), space.wanted)
+        return _known(core, a) or Full(a.id, *space.missing(len(a.body)))
     return add(core, a, wall)
 
 

@@ -67,6 +67,10 @@ class Space:
         """Whether a body of that size would eat into the reserve."""
         return self.refusing or self._spent + _cost(size) > self._budget
 
+    def missing(self, size: int) -> tuple[int, int]:
+        """What is left by now, and what would have to be for a body of that size."""
+        return int(self.room - self._spent), max(self.wanted, self.reserve + _cost(size))
+
     def spend(self, size: int) -> None:
         """Take note of a stored body."""
         self._spent += _cost(size)
