@@ -76,14 +76,15 @@ def as_seconds(value: object) -> float | None:
 
 
 RECONNECT_FIRST = 0.015
-RECONNECT_FACTOR = 1.5
+RECONNECT_FACTOR = 1.4
 RECONNECT_MAX = 1.0
 
 
 def reconnect_delay(attempt: int, roll: float) -> float:
     """Return the seconds to wait after connection try number `attempt` (from 1): between half and the whole of a delay.
 
-    Ten tries fit into 2 s together, so that the restart of a server costs little; later ones are at most 1 s apart.
+    Ten tries that fail and the one after them fit into 2 s with room to spare, so that the restart of a server costs
+    little; later ones are at most 1 s apart.
     """
     # The exponent is bounded because the power of a large attempt number would overflow.
     whole = min(RECONNECT_MAX, RECONNECT_FIRST * RECONNECT_FACTOR ** min(attempt - 1, 40))

@@ -69,7 +69,7 @@ def test_seconds_are_a_number_or_a_timedelta(value: object, seconds: float | Non
     assert as_seconds(value) == seconds
 
 
-def test_ten_reconnects_fit_in_two_seconds() -> None:
-    assert sum(reconnect_delay(attempt, 1.0) for attempt in range(1, 11)) <= 2.0
+def test_a_connection_that_is_cut_and_ten_tries_that_fail_cost_less_than_two_seconds() -> None:
+    assert sum(reconnect_delay(attempt, 1.0) for attempt in range(1, 12)) <= 1.5
     assert reconnect_delay(10_000, 1.0) == 1.0
     assert reconnect_delay(10_000, 0.0) == 0.5
