@@ -123,9 +123,12 @@ class Stage:
 
     server: Running
 
-    def start_server(self, listen: str = "127.0.0.1:0", *options: str) -> Running:
-        """Start a server on this stage's file and return once it has said where it listens."""
-        args = [str(TENURE), "server", "--listen", listen, "--data", str(self.place / "jobs.db"), *options]
+    def start_server(self, listen: str = "127.0.0.1:0", *options: str, under: tuple[str, ...] = ()) -> Running:
+        """Start a server on this stage's file and return once it has said where it listens.
+
+        `under` is a command that runs the rest of its words.
+        """
+        args = [*under, str(TENURE), "server", "--listen", listen, "--data", str(self.place / "jobs.db"), *options]
         log = self.place / "server.log"
         before = log.stat().st_size if log.exists() else 0
         server = self.server = self.start(args, log)

@@ -137,7 +137,7 @@ class Server:
         self._space = engine.space
         self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
-        self.crowded: dict[Connection, None] = {}  # of which nothing is read for now
+        self.held: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
@@ -198,7 +198,7 @@ class Server:
         self.checkpoints.look(self._space.tight)
         for connection in self.hub.behind:
             self.hold(connection)
-        if self.crowded:
+        if self.held:
             self._read_on()
         self._arm(wall, mono)
 
@@ -219,15 +219,15 @@ class Server:
         self._loop.call_later(LINGER, transport.abort)
 
     def hold(self, connection: Connection) -> None:
-        """Read nothing of a connection until it is crowded no more."""
+        """Read nothing of a connection until a turn leaves nothing of it over."""
         transport = self.transports.get(connection)
-        if connection not in self.crowded and transport is not None and not transport.is_closing():
+        if connection not in self.held and transport is not None and not transport.is_closing():
             transport.pause_reading()
-            self.crowded[connection] = None
+            self.held[connection] = None
 
     def _read_on(self) -> None:
-        for connection in [one for one in self.crowded if not one.crowded]:
-            del self.crowded[connection]
+        for connection in [one for one in self.held if not one.behind]:
+            del self.held[connection]
             transport = self.transports.get(connection)
             if transport is not None and not transport.is_closing():
                 transport.resume_reading()
@@ -286,7 +286,7 @@ class Line(asyncio.Protocol):
         # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
         if self._receive(self._connection, data, time.monotonic()):
             self._server.want_turn()
-        if self._connection.waits:
+        if self._connection.full:
             self._server.hold(self._connection)
 
     def pause_writing(self) -> None:
@@ -300,7 +300,7 @@ class Line(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.hub.lost(self._connection, time.monotonic())
         self._server.transports.pop(self._connection, None)
-        self._server.crowded.pop(self._connection, None)
+        self._server.held.pop(self._connection, None)
 
 
 def _clear_stale_socket(path: str) -> None:

@@ -82,7 +82,12 @@ class Connection:
         return self.busy or self.unread_since is not None
 
     @property
-    def crowded(self) -> bool:
+    def full(self) -> bool:
+        """True where nothing more is to be read before the next turn: there is enough for it."""
+        return self.waits or len(self.lines) >= MAX_BATCH_LINES
+
+    @property
+    def behind(self) -> bool:
         """True after a turn that left lines over: nothing more is to be read before they are carried out."""
         return self.waits or bool(self.lines)
 
