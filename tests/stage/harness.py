@@ -140,13 +140,16 @@ class Stage:
         self.url = wait_for(announced, 10, "the server's announcement").group(1)  # type: ignore[union-attr]
         return server
 
-    def start_worker(self, name: str = "w", *options: str, app: str = JOBS, broker: str | None = None) -> Worker:
-        """Start a worker and return once it takes jobs."""
+    def start_worker(
+        self, name: str = "w", *options: str, app: str = JOBS, broker: str | None = None, wait: bool = True
+    ) -> Worker:
+        """Start a worker and return once it takes jobs, or at once where nobody is to `wait`."""
         args = [str(TENURE), "worker", "-A", app, "--broker", broker or self.url, *options]
         worker = Worker(name, args, self.place, self.env)
         self._started.append(worker)
         self.workers.append(worker)
-        wait_for(lambda: f"worker {name}: " in worker.output, 15, f"worker {name} has started")
+        if wait:
+            wait_for(lambda: f"worker {name}: " in worker.output, 15, f"worker {name} has started")
         return worker
 
     def start(self, args: list[str], log: Path) -> Running:
