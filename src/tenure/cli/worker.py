@@ -51,6 +51,10 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
     help="Replace a process by a fresh one when it has more memory than this, looked at between jobs.",
 )  # fmt: skip
 @click.option(
+    "--health", metavar="HOST:PORT",
+    help="Answer there over HTTP: /live (200: needs no new start) and /ready (200: takes jobs), else 503 and why.",
+)  # fmt: skip
+@click.option(
     "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
 )
 @log_level_option
@@ -66,6 +70,7 @@ def worker(
     visibility_timeout: float | None,
     max_jobs_per_process: int | None,
     max_memory_per_process: int | None,
+    health: str | None,
     counts_file: str | None,
     log_level: str,
 ) -> None:
@@ -90,6 +95,7 @@ def worker(
         visibility_timeout=_visibility_timeout(visibility_timeout),
         max_jobs=max_jobs_per_process,
         max_memory=max_memory_per_process,
+        health=health,
     )
     sys.exit(run_supervisor(options))
 

@@ -24,6 +24,8 @@ class Handle:
         self.session = new_session()
         self.table = Table.create(options.threads + options.async_slots)
         self.started_at = started_at
+        self.since = started_at
+        """When it began what it does now: to start, or to take jobs."""
         self.left = False
         self.stopped = False
         self.killed_by_us = False

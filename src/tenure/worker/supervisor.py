@@ -25,9 +25,11 @@ from tenure.worker.accounts import Accounts
 from tenure.worker.commands import ONE_SIGNAL
 from tenure.worker.counts import Counts
 from tenure.worker.handle import Handle
+from tenure.worker.health import LOOK_PERIOD, Health
 from tenure.worker.keeper import EMPTY_BYE_TIME, LeaseKeeper
 from tenure.worker.options import WorkerOptions, default_name, start_line
 from tenure.worker.restarts import Restarts
+from tenure.worker.vitals import look_at
 
 logger = logging.getLogger("tenure.worker")
 
@@ -45,11 +47,12 @@ def run_supervisor(options: WorkerOptions) -> int:
 
 
 class Supervisor:
-    """The processes of one worker, from the first start to the last bye."""
+    """The processes of one worker, from the first start to the last bye; raises ConfigError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self._options = options
         self._clock = SystemClock()
+        self._health = None if options.health is None else Health(options.health, options.processes, self._clock)
         self._name = options.name or default_name()
         self._children: list[Handle] = []
         self._broker: Broker | None = None
@@ -72,6 +75,8 @@ class Supervisor:
 
     def run(self) -> int:
         """Work until drained."""
+        if self._health is not None:
+            logger.info("health on %s/live and %s/ready", self._health.url, self._health.url)
         with self._signals():
             self._start_child()
             while not self._finished():
@@ -128,6 +133,20 @@ class Supervisor:
             if self._restarts.due(now):
                 self._start_child()
         self._replacing = succession.make_room(self._children)
+        if self._health is not None:
+            self._check(self._health)
+
+    def _check(self, health: Health) -> None:
+        """Look how each process is, for whoever asks."""
+        slots = self._options.threads, self._options.async_slots
+        processes = [
+            look_at(
+                child.pid, child.table, slots, child.since, ready=child.ready, frozen=child.stopped, worn=child.worn
+            )
+            for child in self._children
+        ]
+        keeping = self._keeper_thread is None or self._keeper_thread.is_alive()
+        health.see(tuple(processes), keeping=keeping, leaving=self._draining)
 
     def _missing(self) -> int:
         """Return how many processes are to be started as soon as they may."""
@@ -156,6 +175,8 @@ class Supervisor:
             times.append(self._restarts.next_at)
         if self._replacing:
             times.append(self._clock.boot() + succession.LOOK_PERIOD)
+        if self._health is not None:
+            times.append(self._clock.boot() + LOOK_PERIOD)
         first = min(times)
         return None if first == float("inf") else max(0.0, first - self._clock.boot())
 
@@ -193,7 +214,7 @@ class Supervisor:
     def _hear(self, child: Handle) -> None:
         for what in child.hear():
             if "ready" in what:
-                child.ready = True
+                child.ready, child.since = True, self._clock.boot()
                 self._on_ready(child, what["ready"])
             elif "worn" in what:
                 child.worn = True
@@ -224,6 +245,8 @@ class Supervisor:
         self._keeper.watch(child.watched)
         self._keeper_thread = threading.Thread(target=self._keeper.run, name="tenure-keeper", daemon=True)
         self._keeper_thread.start()
+        if self._health is not None:
+            self._health.ask(self._broker.keeper())
         options = self._options
         logger.info("%s", start_line(self._name, options.processes, options.threads, ready["queues"], ready["tasks"]))
         for warning in ready["warnings"]:
@@ -292,6 +315,8 @@ class Supervisor:
                 logger.error("the counts could not be written to %s: %s", self._options.counts_file, error)
 
     def _end(self) -> None:
+        if self._health is not None:
+            self._health.close()
         if self._keeper is not None and self._keeper_thread is not None:
             if self._keeper.owes():
                 logger.error("the broker did not answer; jobs that were held come back when their leases run out")
