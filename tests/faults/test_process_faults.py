@@ -1,4 +1,4 @@
-"""Processes that are killed: worker processes, whole workers, the server, and jobs that kill their own process."""
+"""Processes that are killed: worker processes, whole workers, and jobs that kill their own process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tenure.faults import Proxy, process
 from tests.stage.apps import jobs
 from tests.stage.harness import Stage, wait_for
 from tests.stage.marks import Execution
-from tests.stage.producer import Producer
 from tests.stage.scripts import LosesAnswers
 
 
@@ -78,31 +77,6 @@ def test_a_whole_worker_is_killed(stage: Stage, whole: bool) -> None:
     for job in added:
         assert [one["ended"] for one in stage.job(job.id)["handouts"]] == ["returned", "done"]
     assert stage.check(jobs.app.counts, killed=(first,))["totals"]["handouts"]["returned"] == 4
-
-
-def test_the_server_is_killed_five_times_under_load(stage: Stage) -> None:
-    address = stage.url.removeprefix("tenure://")
-    server = stage.server
-    stage.start_worker("w", "--processes", "2", "--threads", "4")
-    producers = [Producer(0.002, 0.0), Producer(0.002, 0.0)]
-    try:
-        for _ in range(5):
-            flowing = stage.totals()["done"]
-            wait_for(lambda flowing=flowing: stage.totals()["done"] >= flowing + 50, 6, "jobs flow")  # type: ignore[misc]
-            process.kill(server.pid)
-            server.wait()
-            server = stage.start_server(address)
-            started_at = time.monotonic()
-            before = stage.totals()["done"]
-            wait_for(lambda before=before: stage.totals()["done"] > before, 6, "jobs flow again")  # type: ignore[misc]
-            print(f"jobs flow again after {time.monotonic() - started_at:.3f} s")
-    finally:
-        ids = [id for producer in producers for id in producer.stop()]
-    assert len(set(ids)) == len(ids)
-    stage.wait_done(len(ids))
-    totals = stage.check(jobs.app.counts)["totals"]
-    assert (totals["added"], totals["done"]) == (len(ids), len(ids))
-    assert {one.job for one in stage.executions()} == set(ids)
 
 
 def test_a_job_that_kills_its_worker(stage: Stage) -> None:
