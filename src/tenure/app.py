@@ -109,8 +109,9 @@ class App:
         idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
         (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
         these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
-        a `Failure`, called when a job has failed for good; see `App.on_dead`), `results` (False: what the function
-        returns is not kept), `check` (False: arguments need not fit the function's type hints).
+        a `Failure`, called when a job has failed for good; see `App.on_dead`), `on_lease_lost` ("raise": the function
+        is ended by `LeaseLost` when another worker may hold its job; "finish": it is not), `results` (False: what the
+        function returns is not kept), `check` (False: arguments need not fit the function's type hints).
         Raises TaskDefinitionError.
         """
         options = task_options(words)

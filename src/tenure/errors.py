@@ -14,7 +14,6 @@ TenureError
 |-- ServerError                 the server answered `err CODE TEXT`
 |-- DecodeError                 bytes that are no message (also ValueError)
 |-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
-|-- LeaseLost                   another worker may hold this job by now
 |-- JobControl                  raised by a task to say what becomes of its job
 |   |-- Retry                   again, counted as an attempt
 |   |-- Snooze                  again later, not counted
@@ -30,6 +29,9 @@ TenureError
     |-- ResultNotStored         the job is done, its result could not be kept
     |-- ResultTimeout           not there within the timeout (also TimeoutError)
     `-- WouldDeadlock           a job waits for a job that no slot is free for
+
+Interrupt                       ends a task from outside; a BaseException, so `except Exception` lets it through
+`-- LeaseLost                   another worker may hold this job by now
 """
 
 from __future__ import annotations
@@ -47,7 +49,17 @@ class TenureError(Exception):
         return _as_it_was, (type(self), self.args, dict(self.__dict__))
 
 
-def _as_it_was(kind: type[TenureError], args: tuple[Any, ...], state: dict[str, Any]) -> TenureError:
+class Interrupt(BaseException):
+    """Raised in a task from outside, at whatever line it has come to.
+
+    It is no Exception, for the same reason as KeyboardInterrupt: an `except Exception` around one step of a loop is
+    meant for that step's own failures, and must not let the loop go on.
+    """
+
+    __reduce__ = TenureError.__reduce__
+
+
+def _as_it_was(kind: type[BaseException], args: tuple[Any, ...], state: dict[str, Any]) -> BaseException:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
@@ -190,8 +202,15 @@ class NotInJob(TenureError, RuntimeError):
     """`current_job` was read where no job runs."""
 
 
-class LeaseLost(TenureError):
-    """Another worker may hold this job by now: stop, and write nothing more."""
+class LeaseLost(Interrupt):
+    """Another worker may hold this job by now: stop, and write nothing more.
+
+    Raised in a task whose lease could not be extended in time, unless it says `on_lease_lost="finish"`; a coroutine is
+    cancelled instead.  A task may raise it as well.
+    """
+
+    def __init__(self, text: str = "another worker may hold this job by now") -> None:
+        super().__init__(text)
 
 
 class JobControl(TenureError):

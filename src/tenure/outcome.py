@@ -136,6 +136,13 @@ class Discarded:
 
 
 @dataclass(frozen=True, slots=True)
+class Interrupted:
+    """The function was ended because its lease is lost, which is no fault of the job."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownTask:
     """This worker has no task of that name; another one may."""
 
@@ -156,7 +163,7 @@ class Broken:
     why: str
 
 
-Outcome = Returned | Failed | Retried | Snoozed | Died | Discarded | UnknownTask | Newer | Broken
+Outcome = Returned | Failed | Retried | Snoozed | Died | Discarded | Interrupted | UnknownTask | Newer | Broken
 
 
 # ------------------------------------------------------------------------------------------- an exception as text

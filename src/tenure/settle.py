@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.codec import pack_failure
-from tenure.errors import ConfigError, Dead, Discard, JobControl, Retry, Snooze
+from tenure.errors import ConfigError, Dead, Discard, JobControl, LeaseLost, Retry, Snooze
 from tenure.message import DEFAULT_MAX_ATTEMPTS, Delivery, Settlement
 from tenure.outcome import (
     Broken,
@@ -16,6 +16,7 @@ from tenure.outcome import (
     Discarded,
     Failed,
     Failure,
+    Interrupted,
     Newer,
     Outcome,
     Retried,
@@ -62,8 +63,10 @@ class Policy:
 # ---------------------------------------------------------------------------------------- an exception's outcome
 
 
-def outcome_of(error: BaseException, policy: Policy) -> Outcome:
+def outcome_of(error: BaseException, policy: Policy, interrupted: bool = False) -> Outcome:
     """Return what it means that the function raised `error`; never raises.
+
+    Of a function that was `interrupted` only what it asks for is heard: any other exception came of that.
 
     An exception group counts as what its only member is, down through groups in groups.  Of several members, one in
     `give_up_on` is enough to give up, and all have to be in `retry_on`.
@@ -75,6 +78,8 @@ def outcome_of(error: BaseException, policy: Policy) -> Outcome:
         if outcome is not None:
             return outcome
     failure = failure_from(error)
+    if interrupted or any(issubclass(type(leaf), LeaseLost) for leaf in leaves):
+        return Interrupted(failure)
     why = _why_give_up(leaves, policy)
     if why is not None:
         return Died(failure, f"not to be tried again ({why}): {summary(failure)}")
@@ -186,6 +191,8 @@ def decide(outcome: Outcome, delivery: Delivery, policy: Policy, now: float, rol
         case Retried(failure, reason, asked):
             delay = policy.backoff.delay(delivery.attempt, roll) if asked is None else asked
             return _again(failure, reason, delay, delivery, policy)
+        case Interrupted(failure):
+            return _interrupted(failure, delivery, policy, roll)
         case Snoozed(seconds, reason):
             return Settlement(delivery.receipt, "release", delay=seconds, reason=_bounded(reason))
         case Died(failure, reason):
@@ -214,6 +221,18 @@ def _again(failure: Failure, why: str, delay: float, delivery: Delivery, policy:
     if delivery.attempt >= policy.max_attempts:
         return _dead(delivery, f"{GAVE_UP} {_times(delivery.attempt)}: {why}", failure)
     return Settlement(delivery.receipt, "retry", delay=delay, reason=_bounded(why), error=pack_failure(failure))
+
+
+def _interrupted(failure: Failure, delivery: Delivery, policy: Policy, roll: float) -> Settlement:
+    """Say that the function did not finish.
+
+    As a rule the server has ended the lease, refuses this, and counts that.  Where it has not, because it stood still
+    itself, the job must not die of it: the last attempt is given back uncounted.
+    """
+    delay = policy.backoff.delay(delivery.attempt, roll)
+    if delivery.attempt >= policy.max_attempts:
+        return Settlement(delivery.receipt, "release", delay=delay, reason=_bounded(summary(failure)))
+    return _again(failure, summary(failure), delay, delivery, policy)
 
 
 def _dead(delivery: Delivery, reason: str, failure: Failure) -> Settlement:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 from tenure.config import seconds, whole
 from tenure.errors import ConfigError, JobControl, TaskDefinitionError
@@ -16,6 +16,9 @@ from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRI
 from tenure.names import checked, did_you_mean, shown, unknown_option
 from tenure.outcome import DeadHook
 from tenure.retry import DEFAULT_BACKOFF, Backoff
+
+OnLeaseLost = Literal["raise", "finish"]
+"""What a task does whose lease is lost: end by an exception, or run to its end."""
 
 
 class TaskWords(TypedDict, total=False):
@@ -33,6 +36,7 @@ class TaskWords(TypedDict, total=False):
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
     give_up_on: type[BaseException] | Sequence[type[BaseException]]
     on_dead: DeadHook | None
+    on_lease_lost: OnLeaseLost
     check: bool
 
 
@@ -54,6 +58,7 @@ class TaskOptions:
     retry_on: tuple[type[BaseException], ...] | None = None
     give_up_on: tuple[type[BaseException], ...] = ()
     on_dead: DeadHook | None = None
+    on_lease_lost: OnLeaseLost = "raise"
     check: bool = True
 
 
@@ -96,6 +101,14 @@ def _checked_results(value: object) -> object:
 def _checked_check(value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigError(f"check={shown(value)} has to be True (arguments have to fit the type hints) or False")
+    return value
+
+
+def _checked_on_lease_lost(value: object) -> object:
+    if value not in get_args(OnLeaseLost):
+        raise ConfigError(
+            f'on_lease_lost={shown(value)} has to be "raise" (the task is ended) or "finish" (it runs to its end)'
+        )
     return value
 
 
@@ -150,5 +163,6 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "retry_on": lambda value: None if value is None else exception_classes("retry_on", value),
     "give_up_on": functools.partial(exception_classes, "give_up_on"),
     "on_dead": lambda value: None if value is None else dead_hook(value),
+    "on_lease_lost": _checked_on_lease_lost,
 }
 _WORDS = ("name", *_CHECKS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenure import errors
-from tenure.errors import BrokerUnavailable, KeyConflict, TenureError
+from tenure.errors import BrokerUnavailable, Interrupt, KeyConflict, TenureError
 
 MADE: dict[str, tuple[Any, ...]] = {
     "AddError": ("no", "a" * 32),
@@ -24,11 +24,11 @@ MADE: dict[str, tuple[Any, ...]] = {
 }
 KINDS = [
     kind for _, kind in inspect.getmembers(errors, inspect.isclass)
-    if issubclass(kind, TenureError) and kind.__module__ == errors.__name__
+    if issubclass(kind, TenureError | Interrupt) and kind.__module__ == errors.__name__
 ]  # fmt: skip
 
 
-def _same(one: TenureError, other: TenureError) -> None:
+def _same(one: BaseException, other: BaseException) -> None:
     assert type(one) is type(other)
     assert (str(one), one.args) == (str(other), other.args)
     mine, theirs = dict(one.__dict__), dict(other.__dict__)
@@ -38,7 +38,7 @@ def _same(one: TenureError, other: TenureError) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_every_error_can_be_pickled_and_copied(kind: type[TenureError]) -> None:
+def test_every_error_can_be_pickled_and_copied(kind: type[TenureError | Interrupt]) -> None:
     error = kind(*MADE.get(kind.__name__, ("a text",)))
     error.add_note("while testing")
     for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
@@ -61,3 +61,8 @@ def test_a_conflict_says_what_can_be_done_about_it() -> None:
     assert f"job {'a' * 32} stays dead" in requeued
     assert f"tenure job {'b' * 32}" in requeued
     assert "arguments" not in requeued
+
+
+def test_what_ends_a_task_from_outside_is_no_exception() -> None:
+    assert issubclass(errors.LeaseLost, Interrupt)
+    assert not issubclass(Interrupt, Exception)

@@ -17,6 +17,7 @@ from tenure.message import Delivery, Message, Raw
 from tenure.outcome import Broken, Died, Newer, Outcome, Returned, UnknownTask, failure_from
 from tenure.settle import Policy, outcome_of
 from tenure.task import Task
+from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
 from tenure.worker.room import kind_of
 
 logger = logging.getLogger("tenure.worker")
@@ -38,13 +39,21 @@ class Call(NamedTuple):
 class Executor:
     """Runs deliveries; `boot` is the boot clock and `max_result` the broker's limit for a body in bytes.
 
-    Whatever the function raises, SystemExit and KeyboardInterrupt included, is an outcome and goes no further.
+    `interrupts` end a function whose lease is lost; without them it runs to its end.  Whatever the function raises,
+    SystemExit and KeyboardInterrupt included, is an outcome and goes no further.
     """
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], boot: Callable[[], float], max_result: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        boot: Callable[[], float],
+        max_result: int,
+        interrupts: Interrupts | None = None,
+    ) -> None:
         self._tasks = tasks
         self._boot = boot
         self._max_result = max_result
+        self._interrupts = interrupts
         self._pid = os.getpid()
         self._policy = lru_cache(_POLICIES)(_policy)
 
@@ -64,7 +73,7 @@ class Executor:
         if type(call) is not Call:
             return call  # type: ignore[return-value]
         # A context of its own: what one job sets there, another must not find.
-        return Context().run(self._call, call), call.policy
+        return Context().run(self._call, call, delivery), call.policy
 
     async def execute_async(self, delivery: Delivery, hold: Hold) -> tuple[Outcome, Policy]:
         """Run one delivery of an `async def`; to be awaited in an asyncio task with a context of its own."""
@@ -72,11 +81,13 @@ class Executor:
         if not isinstance(call, Call):
             return call
         enter(call.context)
+        watcher = self._interrupts if call.task.defaults.on_lease_lost == "raise" else None
+        run = None if watcher is None else CoroutineRun(watcher, call.context.hold.deadline)
         try:
-            value = await _made(call)
+            value = await (_made(call) if run is None else run.call(delivery.deadline, _made(call)))
         except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
             self._end_if_forked(call)
-            return outcome_of(error, call.policy), call.policy
+            return outcome_of(error, call.policy, run is not None and run.interrupted), call.policy
         self._end_if_forked(call)
         return self._returned(value, call), call.policy
 
@@ -122,17 +133,23 @@ class Executor:
             self._boot,
         )
 
-    def _call(self, call: Call) -> Outcome:
+    def _call(self, call: Call, delivery: Delivery) -> Outcome:
         enter(call.context)
+        watcher = self._interrupts if call.task.defaults.on_lease_lost == "raise" else None
+        run = None if watcher is None else ThreadRun(watcher, call.context.hold.deadline)
         try:
-            value = _made(call)
+            value = self._run(call) if run is None else run.call(delivery.deadline, self._run, call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
-            self._end_if_forked(call)
-            return outcome_of(error, call.policy)
-        self._end_if_forked(call)
+            return outcome_of(error, call.policy, run is not None and run.interrupted)
         if value is None and call.task.defaults.results:
             return _NOTHING
         return self._returned(value, call)
+
+    def _run(self, call: Call) -> Any:
+        try:
+            return _made(call)
+        finally:
+            self._end_if_forked(call)
 
     def _end_if_forked(self, call: Call) -> None:
         """End a process that the function has forked and that came back out of it.

@@ -1,0 +1,197 @@
+"""Ends a function from outside when its time is over: by an exception in its thread, or by cancelling its coroutine.
+
+An execution is interrupted once at most, and only while its function runs.  Its thread and the watcher both try to
+decide how it ends, and one step tells who was first: closed, it is never interrupted.  Interrupted, its thread takes
+back what has not arrived before it goes on.  An exception that arrives in the few lines around the function, which are
+ours, is met there: no second one can come, so closing once more is enough.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import get_ident
+from time import sleep
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from tenure.clock import Clock
+from tenure.errors import Interrupt, LeaseLost
+
+if TYPE_CHECKING:
+    import asyncio
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+Due = Callable[[], float | None]
+"""Returns when a run is to be interrupted, in seconds of the boot clock; None: now.  It may have moved on since."""
+
+_AGAIN = 0.001
+"""Seconds after which a run is looked at again that could not be interrupted just now."""
+
+_TRIES = 25
+"""How often such a run is let off: half of the 50 ms that the own deadline is early by."""
+
+_KEEP_LOCKS = frozenset({"logging", "threading", "queue", "importlib._bootstrap"})
+"""Modules that take locks in steps between which nothing must be raised: the lock would be held for ever."""
+
+
+class Run(Protocol):
+    """One execution that may be interrupted."""
+
+    due: Due
+
+    def interrupt(self) -> bool:
+        """Interrupt it, unless it is over; False: it cannot be just now, so try again in a moment."""
+
+
+class Interrupts:
+    """One thread that sleeps until the next run is due, and interrupts those that are."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._runs: set[Run] = set()
+        self.forget = self._runs.discard
+        """Look at this run no more."""
+        self._next_at = inf
+        self._wake: SimpleQueue[None] = SimpleQueue()  # its `put` is one step, so an interrupt leaves nothing locked
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self.run, name="tenure-interrupts", daemon=True).start()
+
+    def stop(self) -> None:
+        """End the thread soon."""
+        self._stopped = True
+        self._wake.put(None)
+
+    def watch(self, run: Run, earliest: float) -> None:
+        """Interrupt this run when it is due, from now on; it is not due before `earliest`."""
+        self._runs.add(run)
+        if earliest < self._next_at:
+            self._wake.put(None)
+
+    def run(self) -> None:
+        """Sleep and interrupt until stopped."""
+        while not self._stopped:
+            self._next_at = inf  # a run that comes during the look wakes this thread, so none is missed
+            self._next_at = self.turn()
+            with suppress(Empty):
+                self._wake.get(timeout=min(threading.TIMEOUT_MAX, max(0.0, self._next_at - self._clock.boot())))
+                while True:
+                    self._wake.get_nowait()
+
+    def turn(self) -> float:
+        """Interrupt what is due; returns when to look again, in seconds of the boot clock."""
+        now = self._clock.boot()
+        next_at = inf
+        for run in tuple(self._runs):
+            due = run.due()
+            if due is not None and due > now:
+                next_at = min(next_at, due)
+            elif run.interrupt():
+                self.forget(run)
+            else:
+                next_at = min(next_at, now + _AGAIN)
+        return next_at
+
+
+class ThreadRun:
+    """A plain function in the thread that makes this; `kind` is raised in it when it is due."""
+
+    __slots__ = ("_first", "_kind", "_thread", "_tries", "_watcher", "due", "interrupted")
+
+    def __init__(self, watcher: Interrupts, due: Due, kind: type[Interrupt] = LeaseLost) -> None:
+        self.due = due
+        self.interrupted = False
+        self._watcher = watcher
+        self._kind = kind
+        self._thread = get_ident()
+        self._first: dict[None, str] = {}
+        """Who was first; its `setdefault` is one step, and cheaper than a lock for each job."""
+        self._tries = 0
+
+    def call(self, earliest: float, function: Callable[[A], T], argument: A) -> T:
+        """Run the function, not due before `earliest`; once this returns or raises, no interrupt can come any more."""
+        try:
+            try:
+                self._watcher.watch(self, earliest)
+                return function(argument)
+            finally:
+                self._close()
+        except Interrupt:
+            # Perhaps out of `_close`, which was left halfway then.
+            self._close()
+            raise
+
+    def interrupt(self) -> bool:
+        """Raise in the thread, unless the function is over; False: it may be about to take a lock."""
+        if self._tries < _TRIES and _may_take_a_lock(self._thread):
+            self._tries += 1
+            return False
+        if self._first.setdefault(None, "interrupted") == "interrupted":
+            _raise_in(self._thread, self._kind)
+            self.interrupted = True
+        return True
+
+    def _close(self) -> None:
+        self._watcher.forget(self)
+        if self._first.setdefault(None, "closed") == "closed":
+            return
+        while not self.interrupted:
+            sleep(0)  # the watcher is between its two steps
+        _raise_in(self._thread, None)
+
+
+class CoroutineRun:
+    """A coroutine in the asyncio task that makes this; it is cancelled, with `kind`'s text, when it is due."""
+
+    def __init__(self, watcher: Interrupts, due: Due, kind: type[Interrupt] = LeaseLost) -> None:
+        from asyncio import current_task  # where there are coroutines, it is loaded
+
+        task = current_task()
+        assert task is not None
+        self.due = due
+        self.interrupted = False
+        self._watcher = watcher
+        self._kind = kind
+        self._task: asyncio.Task[object] = task
+        self._loop = task.get_loop()
+        self._over = False
+
+    async def call(self, earliest: float, awaitable: Awaitable[T]) -> T:
+        """Await it, not due before `earliest`; once this returns or raises, it is not cancelled from here any more."""
+        self._watcher.watch(self, earliest)
+        try:
+            return await awaitable
+        finally:
+            self._over = True
+            self._watcher.forget(self)
+
+    def interrupt(self) -> bool:
+        """Have it cancelled when the loop comes to it."""
+        with suppress(RuntimeError):  # the loop is closed, and what ran in it is over
+            self._loop.call_soon_threadsafe(self._cancel)
+        return True
+
+    def _cancel(self) -> None:
+        if not self._over:
+            self.interrupted = True
+            self._task.cancel(f"{self._kind.__name__}: {self._kind()}")
+
+
+def _may_take_a_lock(thread: int) -> bool:
+    """Whether the thread is in code that takes locks, `logging`'s for one, which all threads then wait for."""
+    frame = sys._current_frames().get(thread)
+    return frame is not None and frame.f_globals.get("__name__") in _KEEP_LOCKS
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Have `kind` raised in the thread when it runs Python code next; None: take back what has not arrived."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None if kind is None else ctypes.py_object(kind))
