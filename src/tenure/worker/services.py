@@ -144,6 +144,7 @@ class Services:
             self._ended = True
             if self._last_call is not None:
                 self._last_call.cancel()
+        self._interrupts.stop()
         self._settler.stop()
         self._settle_thread.join()
         self._dead_hooks.close(LAST_HOOKS)
