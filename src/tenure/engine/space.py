@@ -22,6 +22,8 @@ LOOK_AFTER = 1024 * 1024
 """Bytes of adds after which it is looked at again, whatever the clock says."""
 ADD_COSTS = 16 * 1024
 """Bytes that an add may need beside its body: a page of the table and one of an index, in the log and in the file."""
+AGAIN = 1024 * 1024
+"""Bytes above the reserve (an eighth of it at most) from which on adds are taken again."""
 LOG_COSTS = 32 * 1024 * 1024
 """Bytes that the log may grow by when it is folded at leisure; with less to spare it has to be kept short."""
 
@@ -47,7 +49,7 @@ class Space:
     @property
     def wanted(self) -> int:
         """From where on adds are taken: once refused, not before some more is free, so that it does not flicker."""
-        return self.reserve + (self.reserve // 8 if self.refusing else 0) + ADD_COSTS
+        return self.reserve + (min(self.reserve // 8, AGAIN) if self.refusing else 0) + ADD_COSTS
 
     def look(self, mono: float) -> None:
         """Look at the disk if that is due; between two turns, when all that was spent has been written."""
