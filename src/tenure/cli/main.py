@@ -14,6 +14,7 @@ from tenure.errors import TenureError
 COMMANDS = {
     "server": ("tenure.cli.server", "Run a server that keeps the jobs (one file, nothing to install)."),
     "worker": ("tenure.cli.worker", "Run a worker that takes jobs and calls your functions."),
+    "dev": ("tenure.cli.dev", "Run a server and a worker in one command, for development."),
     "health": ("tenure.cli.health", "Ask a worker whether it can take jobs."),
     "record": ("tenure.cli.record", "Show the server's own count of every job and hand-out."),
     "queues": ("tenure.cli.jobs", "List the queues and how many jobs wait in each."),
