@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tenure import App, BrokerUnavailable, Task, clock
-from tenure.faults import Proxy, process
+from tenure.faults import Direction, Proxy, process
 from tests.stage.apps import jobs
 from tests.stage.figures import recovered
 from tests.stage.harness import JOBS, Stage, wait_for
@@ -27,13 +27,14 @@ def proxy(stage: Stage) -> Iterator[Proxy]:
         yield proxy
 
 
-def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy) -> None:
+@pytest.mark.parametrize("way", [None, *Direction], ids=["both ways", "to the server", "to the client"])
+def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy, way: Direction | None) -> None:
     stage.start_worker("w", "--processes", "2", "--threads", "4", broker=proxy.url)
     for number in range(20):
         jobs.work.delay(number, 0.05)
     running = jobs.work.delay(20, 1.0)
     wait_for(lambda: stage.executions(running.id), 10, "the long job has started")
-    proxy.stall(None, new_connections=True)
+    proxy.stall(None, direction=way)
     stalled_at = time.monotonic()
     job = jobs.work.delay(21)
     recovered(".delay() returns although its connection fell silent", time.monotonic() - stalled_at, 2.0)

@@ -1,4 +1,4 @@
-"""A connection is cut behind every byte of a line, and behind every byte of its answer.
+"""A connection is cut behind every byte of a line, and behind every byte of its answer; lines come late, answers never.
 
 The clients are those that producers and workers use, the sockets and the server are real.  After each cut every
 account has to agree: what the client counted, the record, and what the cut verb was to change, exactly once.
@@ -53,6 +53,8 @@ class Bench:
         self.keeper = broker.keeper()
         self.counted: Counter[str] = Counter()
         self.slowest = 0.0
+        self.before: Callable[[bytes], object] = lambda verb: None
+        """Called with the verb before each line is written for the first time."""
         self.begin_session()
 
     def begin_session(self) -> None:
@@ -64,12 +66,14 @@ class Bench:
 
     def add(self) -> Job[int]:
         """Add a job; it is made by this call, however often its line was sent."""
+        self.before(b"add")
         job = jobs.work.delay(0)
         assert job.created
         return job
 
     def take(self, job: Job[int], fence: int = 1) -> Delivery:
         """Take the job that is ready, at its hand-out number `fence`: an earlier one that was lost would show."""
+        self.before(b"take")
         begun = time.monotonic()
         (delivery,) = repeat(lambda: self.consumer.take(10, 0.5))
         self.slowest = max(self.slowest, time.monotonic() - begun)
@@ -78,6 +82,7 @@ class Bench:
 
     def settle(self, settlement: Settlement) -> Settled:
         """Settle, and count the answer as a worker does."""
+        self.before(settlement.kind.encode())
         (answer,) = repeat(lambda: self.consumer.settle([settlement]))
         self.counted[NAMES[counter_of(answer)]] += 1
         return answer
@@ -128,6 +133,7 @@ def retry(bench: Bench) -> None:
 def extend(bench: Bench) -> None:
     """Extend the lease of a job: it stays that hand-out, with a later deadline."""
     delivery = bench.take(bench.add())
+    bench.before(b"extend")
     (answer,) = repeat(lambda: bench.keeper.extend([Extend(delivery.receipt, b"\x01")]))
     assert answer.deadline is not None
     assert answer.deadline > delivery.deadline
@@ -138,6 +144,7 @@ def bye(bench: Bench) -> None:
     """Give back the job of a process that died: one loss, and the job is ready at once."""
     job = bench.add()
     delivery = bench.take(job)
+    bench.before(b"bye")
     ended = repeat(lambda: bench.keeper.bye(bench.session, "lost", "SIGKILL", [delivery.receipt]))
     assert ended == [EndedAs("lost", False)]
     bench.consumer.close()
@@ -153,10 +160,16 @@ def tears() -> Tears:
 
 
 @pytest.fixture
-def bench(stage: Stage, tears: Tears) -> Iterator[Bench]:
-    with Proxy(stage.url, script=tears) as proxy, inspect(stage.url) as inspection:
-        stage.use(jobs.app, proxy.url)
-        broker = from_url(proxy.url)
+def proxy(stage: Stage, tears: Tears) -> Iterator[Proxy]:
+    with Proxy(stage.url, script=tears) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def bench(stage: Stage, proxy: Proxy) -> Iterator[Bench]:
+    stage.use(jobs.app, proxy.url)
+    broker = from_url(proxy.url)
+    with inspect(stage.url) as inspection:
         bench = Bench(broker, inspection)
         try:
             yield bench
@@ -194,6 +207,27 @@ def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, verb: byte
     print(f"{verb.decode()}: {places[0]} places of the line, {places[1]} of the answer")
     assert min(places) > len(b"ok\n")
     recovered("the answer to a take is given again", bench.slowest, 0.5)
+    stage.check(jobs.app.counts)
+
+
+def test_a_line_arrives_after_its_repeat_was_answered(stage: Stage, bench: Bench, proxy: Proxy) -> None:
+    for verb, (act, _) in ACTS.items():
+        if verb == b"hello":  # is said on each connection of its own
+            continue
+        act(bench)  # so that its connection is there, and the line is the next that is sent
+
+        def hold_back(about: bytes, verb: bytes = verb) -> None:
+            if about == verb:
+                bench.before = lambda verb: None
+                proxy.late_request()
+
+        bench.before = hold_back
+        begun = time.monotonic()
+        act(bench)
+        assert time.monotonic() - begun > 0.9, f"{verb.decode()} was not held back"
+        bench.check()
+        time.sleep(0.1)  # by now the old line has arrived
+        bench.check()
     stage.check(jobs.app.counts)
 
 

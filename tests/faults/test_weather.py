@@ -162,10 +162,9 @@ def test_random_weather(stage: Stage, seed: int) -> None:
     schedule = Schedule(seed, seconds, deck=DECK + PROCESSES)
     print(f"seed {seed}:", *schedule, sep="\n")
     with Proxy(stage.url) as proxy:
-        for name in ("a", "b", "c"):
-            stage.start_worker(
-                name, "--processes", "2", "--threads", "4", "--visibility-timeout", "2s", broker=proxy.url
-            )
+        options = ("--processes", "2", "--threads", "4", "--visibility-timeout", "2s")
+        workers = [stage.start_worker(name, *options, broker=proxy.url, wait=False) for name in ("a", "b", "c")]
+        wait_for(lambda: all(f"worker {one.name}: " in one.output for one in workers), 20, "the workers have started")
         processes = Processes(stage)
         with _producers(proxy.url, count, 6.0 * seconds / count) as (apps, producers):
             try:
@@ -175,7 +174,7 @@ def test_random_weather(stage: Stage, seed: int) -> None:
             calm_at = time.monotonic()
             ids = [id for producer in producers for id in producer.stop()]
             counts = ProducerCounts(*map(sum, zip(*(app.counts for app in apps), strict=True)))
-        stage.wait_done(count, 30)
+        stage.wait_done(count, sized(30, 90))
         print(f"seed {seed}: all done {time.monotonic() - calm_at:.2f} s into the calm; {dict(done)}")
         wait_for(lambda: stage.totals()["running"] == 0, 10, "nothing runs any more")
         totals = stage.check(counts)["totals"]

@@ -56,6 +56,6 @@ class Producer:
         """Finish the last adds, or what is left of the limit, and return the ids of all jobs."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(30.0)
+            thread.join(60.0)
             assert not thread.is_alive()
         return self.ids
