@@ -386,3 +386,25 @@ def test_an_operators_verb_survives_one_broken_connection_and_names_the_server_a
         with pytest.raises(BrokerUnavailable, match="tenure server"):
             admin.purge(message(1).id)
         admin.close()
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [(120.0, "120 s ahead of"), (-120.0, "120 s behind"), (4.9, ""), (-4.9, "")],
+)
+def test_a_worker_says_once_that_its_clock_is_off(now: float, told: str, caplog: pytest.LogCaptureFixture) -> None:
+    clock = MovedClock()
+    clock.now = now
+    with Scripted(swallow, swallow, answers(b"jobs 0 0\n")) as server:
+        broker = from_url(server.url, clock=clock, read_limit=0.1)
+        consumer = broker.consumer(["default"], session=SESSION, name="w", visibility_timeout=30.0)
+        for _ in range(2):
+            with pytest.raises(ConnectionError):
+                consumer.take(1, 0.0)
+        assert consumer.take(1, 0.0) == []
+        consumer.close()
+        broker.close()
+    told_of = [record.getMessage() for record in caplog.records if "clock" in record.getMessage()]
+    assert told_of == [
+        f"the clock of this machine is {told} the server's; due times and leases go by the server's",
+    ] * bool(told)

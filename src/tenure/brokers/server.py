@@ -31,6 +31,9 @@ from tenure.wire import encode
 from tenure.wire.commands import DEFAULT_PORT, MAX_BATCH_LINES, MAX_BODY, MAX_LINE, Role
 from tenure.wire.words import quote
 
+MAX_SKEW = 5.0
+"""Seconds by which a worker's wall clock may differ from the server's before it is told."""
+
 _TAKE_NUMBERS = 100
 """Bytes of a take beside its queues, at most."""
 
@@ -68,6 +71,7 @@ class ServerBroker:
         self.closing = threading.Event()
         self._connect_limit = connect_limit
         self._name = name
+        self._told_of_skew = False
         self.pool = Pool(self._open_producer, pool_size, self.clock)
         self._admins: WeakSet[ServerAdmin] = WeakSet()
         self._results = ServerResults(
@@ -119,8 +123,9 @@ class ServerBroker:
             raise ConfigError(
                 f"{len(queues)} queues, whose names have {size} bytes, do not make a line: name some, or fewer"
             )
+        hello = encode.hello(session, "worker", name)
         return ServerConsumer(
-            self._line(session, "worker", name),
+            Line(lambda: self._open_worker(hello), self.clock, self.read_limit),
             self._line(session, "worker", name),
             queues,
             visibility_timeout,
@@ -162,6 +167,20 @@ class ServerBroker:
     def _open_pipe(self, limit: float) -> Pipe:
         hello = encode.hello(self._session, "producer", self._name)
         return Pipe(self.address, hello, min(limit, self._connect_limit))
+
+    def _open_worker(self, hello: bytes) -> Connection:
+        connection = self._open(hello, self._connect_limit)
+        ahead = self.clock.wall() - connection.welcome.time / 1000
+        if abs(ahead) > MAX_SKEW and not self._told_of_skew:
+            self._told_of_skew = True
+            import logging  # a process that only adds jobs does not load it
+
+            logging.getLogger("tenure.worker").warning(
+                "the clock of this machine is %.0f s %s the server's; due times and leases go by the server's",
+                abs(ahead),
+                "ahead of" if ahead > 0 else "behind",
+            )
+        return connection
 
     def _open(self, hello: bytes, limit: float) -> Connection:
         connection = Connection(self.address, hello, limit)
