@@ -1,7 +1,8 @@
 """Testing an app's tasks: in this process, without a server, through the same code as with one.
 
 With pytest the fixtures `tenure_app` and `tenure_worker` are there by themselves; elsewhere, and for a second app, use
-`inline_worker(app)`.  docs/howto/test-your-tasks.md shows all of it.
+`inline_worker(app)`.  docs/howto/test-your-tasks.md shows all of it.  The fixture `faults`, and `faults_for`, start a
+real server and a real worker instead, to be broken: docs/howto/test-your-tasks-against-faults.md.
 """
 
 from __future__ import annotations
@@ -11,17 +12,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tenure.testing.clock import MovableClock
+    from tenure.testing.faults import Faults, faults_for
     from tenure.testing.inline import InlineWorker, JobDidNotRun, inline_worker
     from tenure.testing.recording import AddedCall, RecordingBroker
 
-__all__ = ["AddedCall", "InlineWorker", "JobDidNotRun", "MovableClock", "RecordingBroker", "inline_worker"]
+__all__ = [
+    "AddedCall",
+    "Faults",
+    "InlineWorker",
+    "JobDidNotRun",
+    "MovableClock",
+    "RecordingBroker",
+    "faults_for",
+    "inline_worker",
+]
 
 _PLACES = {
     "AddedCall": "recording",
+    "Faults": "faults",
     "InlineWorker": "inline",
     "JobDidNotRun": "inline",
     "MovableClock": "clock",
     "RecordingBroker": "recording",
+    "faults_for": "faults",
     "inline_worker": "inline",
 }
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: `tenure_app` and `tenure_worker`.
+"""The pytest plugin: `tenure_app`, `tenure_worker` and `faults`.
 
 It imports little, for it is loaded into every run of pytest where Tenure is installed.
 """
@@ -9,6 +9,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 if TYPE_CHECKING:
     from tenure.app import App
     from tenure.errors import BrokerUnavailable
+    from tenure.testing.faults import Faults
     from tenure.testing.inline import InlineWorker
 
 OPTION = "tenure_app"
@@ -32,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Where no server has answered a test that uses no fixture of ours, say with the error that there is one."""
-    if call.excinfo is None or OPTION in getattr(item, "fixturenames", ()):
+    if call.excinfo is None or not {OPTION, "faults"}.isdisjoint(getattr(item, "fixturenames", ())):
         return
     error = _unavailable(call.excinfo.value)
     if error is not None and _HINT not in getattr(error, "__notes__", ()):
@@ -73,6 +75,22 @@ def tenure_worker(tenure_app: App) -> Iterator[InlineWorker]:
 
     with ExitStack() as stack:
         yield worker_of(tenure_app) or stack.enter_context(inline_worker(tenure_app))
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faults]:
+    """A real server and a worker process of the app that the option `tenure_app` names, to be broken in this test.
+
+    The app adds its jobs there, through a proxy.
+    """
+    from tenure.testing.faults import faults_for
+
+    if OPTION in request.fixturenames:
+        raise pytest.UsageError(f"a test has either faults, with a server, or {OPTION} and tenure_worker, without")
+    place = request.config.getini(OPTION)
+    _find(place)
+    with faults_for(place, tmp_path) as faults:
+        yield faults
 
 
 def _find(place: str) -> App:
