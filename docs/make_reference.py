@@ -22,7 +22,7 @@ import tenure
 from docs.describe import Documented, as_markdown, block, definition, docstring, filled, hint_text, one_line, table
 from tenure import broker, config, context, errors, faults, message, signature, task, task_options, testing
 from tenure.cli import main, options
-from tenure.faults import process
+from tenure.faults import clock, disk, process
 from tenure.testing import plugin
 from tenure.worker import Worker
 from tenure.worker.counts import Counts
@@ -97,6 +97,7 @@ def sections() -> list[Section]:
             [
                 ("tenure_app", _fixture(plugin, "tenure_app")),
                 ("tenure_worker", _fixture(plugin, "tenure_worker")),
+                ("faults", _fixture(plugin, "faults")),
                 *_named(*(getattr(testing, name) for name in testing.__all__)),
                 ("TestHold", context.TestHold),
             ],
@@ -107,6 +108,9 @@ def sections() -> list[Section]:
             [
                 *_named(*(getattr(faults, name) for name in faults.__all__)),
                 *((f"process.{name}", verb) for name, verb in _functions(process)),
+                ("clock.MovedClock", clock.MovedClock),
+                ("disk.small_disk", disk.small_disk),
+                ("disk.SmallDisk", disk.SmallDisk),
             ],
         ),
     ]
@@ -220,7 +224,7 @@ def cli_page() -> str:
     parts = [
         "# The command line",
         MADE,
-        as_markdown(main.cli.help or ""),
+        _help(main.cli),
         filled(f"TIME is {_reading(options.seconds)}; SIZE is {_reading(options.size)}; ID is a job's id."),
         filled(
             "Exit codes: 0 when it went well; 1 when it did not, with one line on stderr that says why; 2 when the "
@@ -253,7 +257,7 @@ def _command_parts(command: click.Command | None, ctx: click.Context, path: str)
     usage = [path, *(["[OPTIONS]"] if chosen else []), *(one.metavar or (one.name or "").upper() for one in arguments)]
     if isinstance(command, click.Group):
         usage.append("COMMAND")
-    parts = [f"## {path}", block(" ".join(usage), "text"), as_markdown(command.help or "")]
+    parts = [f"## {path}", block(" ".join(usage), "text"), _help(command)]
     if chosen:
         parts.append(table(("option", "default", ""), [_option_row(one) for one in chosen]))
     if isinstance(command, click.Group):
@@ -261,6 +265,15 @@ def _command_parts(command: click.Command | None, ctx: click.Context, path: str)
         for name in command.list_commands(ctx):
             parts += _command_parts(command.get_command(ctx, name), ctx, f"{path} {name}")
     return parts
+
+
+def _help(command: click.Command) -> str:
+    """A command's help; a paragraph that click leaves as it is becomes a block."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    kept = "\b\n"
+    return "\n\n".join(
+        block(text.removeprefix(kept), "text") if text.startswith(kept) else as_markdown(text) for text in paragraphs
+    )
 
 
 def _option_row(option: click.Option) -> tuple[str, str, str]:
