@@ -78,11 +78,7 @@ def _folders_to_watch(reload: bool | None, watch: tuple[str, ...]) -> tuple[str,
         if watch:
             raise click.UsageError("--watch says what to reload for; leave it out, or --no-reload")
         return ()
-    try:
-        found = importlib.util.find_spec("watchfiles") is not None
-    except ValueError:  # what an import has left behind that was stopped
-        found = False
-    if found:
+    if importlib.util.find_spec("watchfiles") is not None:
         return watch or (".",)
     if reload or watch:
         raise ConfigError("reloading needs watchfiles, which is not installed: pip install 'tenure[reload]'")
@@ -161,7 +157,10 @@ class Development:
         self._leaving = False
         self._exit_code = 0
         self._unwatch = threading.Event()
-        self._tether, self._held = os.pipe()
+        # Each ends by itself when nobody holds its pipe any more.  The worker holds the server's too, so that it can
+        # settle its jobs also after this process was killed.
+        self._server_pipe = os.pipe()
+        self._worker_pipe = os.pipe()
 
     def run(self) -> int:
         """Serve and work until told to leave; returns the exit code."""
@@ -171,11 +170,12 @@ class Development:
         if self._folders:
             watcher.start()
         try:
-            self._server = self._start(self._server_words, stdout=subprocess.PIPE)
+            self._server = self._start(self._server_words, self._server_pipe[0], stdout=subprocess.PIPE)
             while self._runs():
                 self._on(self._events.get())
         finally:
-            os.close(self._held)
+            for fd in (*self._server_pipe, *self._worker_pipe):
+                os.close(fd)
             self._unwatch.set()
             if self._folders:
                 watcher.join()
@@ -254,13 +254,14 @@ class Development:
     def _start_worker(self) -> None:
         self._stale = False
         assert self._url is not None  # it was announced
-        self._worker = self._start([*self._worker_words, "--broker", self._url])
+        words = [*self._worker_words, "--broker", self._url]
+        self._worker = self._start(words, self._worker_pipe[0], self._server_pipe[1])
 
-    def _start(self, words: Sequence[str], stdout: int | None = None) -> subprocess.Popen[str]:
+    def _start(self, words: Sequence[str], tether: int, *held: int, stdout: int | None = None) -> subprocess.Popen[str]:
         # In a group of its own: a terminal's Ctrl+C is for this process, which ends the others in their order.
         process = subprocess.Popen(  # noqa: S603  (this interpreter, and its own commands)
-            [sys.executable, "-m", "tenure.cli.tether", str(self._tether), *words],
-            stdin=subprocess.DEVNULL, stdout=stdout, text=True, pass_fds=(self._tether,), process_group=0,
+            [sys.executable, "-m", "tenure.cli.tether", str(tether), *words],
+            stdin=subprocess.DEVNULL, stdout=stdout, text=True, pass_fds=(tether, *held), process_group=0,
         )  # fmt: skip
         threading.Thread(target=self._follow, args=(process,), daemon=True).start()
         return process
