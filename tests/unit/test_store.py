@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tenure.engine import store
 from tenure.engine.engine import Engine
-from tenure.engine.store import Store, StoreError
+from tenure.engine.files import StoreError
+from tenure.engine.store import Store
+from tenure.wire.commands import Add
 
 
 def open_engine(path: Path) -> Engine:
@@ -112,8 +116,213 @@ def test_a_damaged_file_is_refused_with_a_text(taken: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"cannot be made.*writable place"):
+    with pytest.raises(
+        StoreError, match=r"the folder \S+nowhere is not there; make it, or name another place with --data"
+    ):
         open_engine(tmp_path / "nowhere" / "tenure.db")
+
+
+def test_a_file_that_is_gone_or_empty_is_not_taken_for_a_new_one(taken: Path) -> None:
+    known = taken.read_bytes()
+    taken.unlink()
+    with pytest.raises(
+        StoreError, match=r"has been a Tenure data file and is gone now; put it back, or remove \S+lock"
+    ):
+        open_engine(taken)
+    assert not taken.exists()
+    taken.touch()
+    with pytest.raises(StoreError, match="is empty now"):
+        open_engine(taken)
+    taken.write_bytes(known)
+    open_engine(taken).close()
+    taken.unlink()
+    taken.with_name("tenure.db.lock").unlink()
+    open_engine(taken).close()
+
+
+def test_an_empty_file_that_never_was_one_becomes_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "fresh.db"
+    path.touch()
+    path.with_name("fresh.db.lock").touch()  # a server that was killed before it had made the file
+    open_engine(path).close()
+    assert path.stat().st_size > 0
+
+
+def test_a_log_without_its_file_is_kept(tmp_path: Path) -> None:
+    path = killed(tmp_path, adds=3)
+    lost = path.with_name("lost.db")
+    Path(f"{lost}-wal").write_bytes(Path(f"{path}-wal").read_bytes())
+    for there in (False, True):
+        if there:
+            lost.touch()
+        with pytest.raises(StoreError, match=r"(gone|empty), but its log \S+lost.db-wal is there"):
+            open_engine(lost)
+        assert Path(f"{lost}-wal").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("pages", [1, 2, 5, -1])
+def test_a_file_that_is_cut_short_is_refused(taken: Path, pages: int) -> None:
+    whole = taken.stat().st_size
+    size = pages * 4096 if pages > 0 else whole - 1
+    with taken.open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(StoreError, match=rf"is cut short: {size} bytes of {whole} are there; put a whole copy"):
+        open_engine(taken)
+    assert taken.stat().st_size == size
+
+
+def test_a_log_makes_up_for_what_its_file_lacks(tmp_path: Path) -> None:
+    path = killed(tmp_path, adds=3, before=200)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3 * 4096)
+    engine = open_engine(path)  # all three are in the log
+    assert jobs_in(engine) == 203
+    engine.close()
+
+
+def test_a_file_that_lacks_more_than_its_log_has_is_refused(tmp_path: Path) -> None:
+    path = killed(tmp_path, adds=3, before=200)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 15 * 4096)
+    with pytest.raises(StoreError, match="is cut short"):
+        open_engine(path)
+
+
+def add(engine: Engine, n: int) -> None:
+    """Add job number `n`, in a transaction of its own."""
+    engine.add(Add(n.to_bytes(16, "big"), "q", "t", bytes(16), bytes(300), None, 5, None, None, None, 20, 5), 1)
+    engine.commit()
+
+
+def killed(folder: Path, adds: int, before: int = 0) -> Path:
+    """The files of a server that was killed after so many adds; `before` as many were folded into the file."""
+    made, path = folder / "made" / "tenure.db", folder / "tenure.db"
+    made.parent.mkdir()
+    if before:
+        engine = open_engine(made)
+        for n in range(before):
+            add(engine, n)
+        engine.close()
+    engine = open_engine(made)
+    for n in range(before, before + adds):
+        add(engine, n)
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{made}{suffix}", f"{path}{suffix}")
+    engine.close()
+    return path
+
+
+def jobs_in(engine: Engine) -> int:
+    assert engine.verify()["verified"]
+    return int(engine.record()["totals"]["added"])
+
+
+FRAME = 4096 + 24
+
+
+def half_a_transaction(log: bytes) -> bytes:
+    """The last frame once more, as one that no commit follows."""
+    frame = bytearray(log[-FRAME:])
+    frame[4:8] = bytes(4)
+    return bytes(frame)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_was_torn_behind_the_last_commit_is_ignored_and_told(tmp_path: Path, seed: int) -> None:
+    path = killed(tmp_path, adds=20)
+    dice = random.Random(seed)
+    log = Path(f"{path}-wal")
+    whole = log.read_bytes()
+    half = half_a_transaction(whole)
+    tail = [
+        dice.randbytes(dice.randint(1, 64)),
+        half[: dice.randint(1, FRAME - 1)],
+        half,
+        half * 3 + dice.randbytes(5),
+        dice.randbytes(FRAME),
+        dice.randbytes(3 * FRAME + 7),
+    ][seed % 6]
+    log.write_bytes(whole + tail)
+    engine = open_engine(path)
+    (told,) = engine.notices
+    assert told.startswith(f"{path}-wal: what stands behind the last commit, from byte {len(whole)} on, is no whole")
+    assert jobs_in(engine) == 20
+    add(engine, 20)
+    engine.close()
+    again = open_engine(path)
+    assert (again.notices, jobs_in(again)) == ([], 21)
+    again.close()
+
+
+def test_a_log_that_ends_with_its_last_commit_is_not_remarked_on(tmp_path: Path) -> None:
+    engine = open_engine(killed(tmp_path, adds=20))
+    assert (engine.notices, jobs_in(engine)) == ([], 20)
+    engine.close()
+
+
+def test_left_overs_of_an_earlier_round_of_the_log_are_not_remarked_on(tmp_path: Path) -> None:
+    made, path = tmp_path / "made.db", tmp_path / "tenure.db"
+    engine = open_engine(made)
+    log = engine.own_log()
+    assert log is not None
+    for n in range(50):
+        add(engine, n)
+    log.fold_rest()
+    for n in range(50, 53):
+        add(engine, n)  # the log begins anew, and most of it is old
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{made}{suffix}", f"{path}{suffix}")
+    engine.close()
+    again = open_engine(path)
+    assert (again.notices, jobs_in(again)) == ([], 53)
+    again.close()
+
+
+def test_a_log_whose_head_was_torn_is_told(tmp_path: Path) -> None:
+    path = killed(tmp_path, adds=0, before=5)
+    Path(f"{path}-wal").write_bytes(b"\x37\x7f\x06")
+    engine = open_engine(path)
+    assert len(engine.notices) == 1
+    assert jobs_in(engine) == 5
+    engine.close()
+
+
+OLDER = "ALTER TABLE jobs ADD COLUMN shade TEXT; CREATE TABLE shades (name TEXT);"
+
+
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of a later day, whose data has version 3."""
+    monkeypatch.setattr(store, "SCHEMA_VERSION", 3)
+    monkeypatch.setattr(store, "STEPS", {1: OLDER, 2: "INSERT INTO shades VALUES ('grey');"})
+
+
+def test_an_older_data_version_is_brought_to_date_at_the_start(taken: Path, newer: None) -> None:
+    engine = open_engine(taken)
+    assert engine.notices == [f"{taken} was brought from data version 1 to 3"]
+    assert engine._store.rows("SELECT name FROM shades") == [("grey",)]
+    assert engine._store.db.pragma("user_version") == 3
+    add(engine, 1)
+    engine.close()
+    again = open_engine(taken)
+    assert (again.notices, jobs_in(again)) == ([], 1)
+    again.close()
+
+
+def test_a_change_of_version_that_fails_changes_nothing(
+    taken: Path, newer: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(store.STEPS, 2, "INSERT INTO nowhere VALUES (1);")
+        with pytest.raises(StoreError, match=r"from data version 1 to 3 \(.*nowhere.*\); nothing was changed"):
+            open_engine(taken)
+    engine = open_engine(taken)
+    assert engine.notices == [f"{taken} was brought from data version 1 to 3"], "it was version 1 still"
+    engine.close()
+
+
+def test_every_older_version_has_its_step() -> None:
+    assert set(store.STEPS) == set(range(1, store.SCHEMA_VERSION))
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused(tmp_path: Path) -> None:
@@ -127,7 +336,8 @@ def run_as_nobody(path: Path) -> str:
     """What somebody without rights is told; a superuser may write everywhere, so it steps down first."""
     program = (
         "import os, sys\n"
-        "from tenure.engine.store import Store, StoreError\n"
+        "from tenure.engine.files import StoreError\n"
+        "from tenure.engine.store import Store\n"
         "if os.getuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         "try: Store(sys.argv[1])\n"
         "except StoreError as error: print(error)\n"

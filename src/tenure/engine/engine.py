@@ -243,6 +243,11 @@ class Engine:
             db.close()
 
     @property
+    def notices(self) -> list[str]:
+        """What was found and done when the file was opened that a person should know."""
+        return self._store.notices
+
+    @property
     def store_id(self) -> str:
         """The data file's own identity, made with it."""
         return self._store.id

@@ -12,9 +12,11 @@ from urllib.parse import quote
 
 import apsw
 
-from tenure.errors import TenureError
+from tenure.engine.files import FileLock, StoreError, check_before, check_pages, torn_tail
 
 SCHEMA_VERSION = 1
+STEPS: dict[int, str] = {}
+"""For each older version the statements that lead from it to the next one, each ended with a semicolon."""
 Durability = Literal["full", "normal"]
 Db = apsw.Connection
 DbError = apsw.Error
@@ -22,23 +24,20 @@ DbError = apsw.Error
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
-class StoreError(TenureError):
-    """The data file cannot be used: taken by another server, foreign, damaged or of another version."""
-
-
 class Store:
     """One connection to one data file; one transaction at a time, begun by the first write of a turn.
 
     `path` is a file's path or ":memory:".  `durability` is "full" (each commit is on disk before it is answered) or
-    "normal" (it survives the death of the process, not that of the machine).  Raises StoreError.
+    "normal" (it survives the death of the process, not that of the machine).  `notices` is what was found and done at
+    the opening that a person should know.  Raises StoreError.
     """
 
     def __init__(self, path: str, durability: Durability = "full") -> None:
         # The real path: a second name of the file (a link) must meet the same lock.
         self.path = path if path == ":memory:" else os.path.realpath(path)
-        self._lock = None if path == ":memory:" else _FileLock(self.path + ".lock")
+        self._lock = None if path == ":memory:" else FileLock(self.path)
         try:
-            self.db = _open(self.path, durability)
+            self.db, self.notices = _open(self.path, durability, self._lock is not None and self._lock.marked)
         except BaseException:
             self._release_lock()
             raise
@@ -53,6 +52,8 @@ class Store:
         except DbError as error:
             self.close()
             raise unusable(path, error) from None
+        if self._lock is not None:
+            self._lock.mark(f"{self.id}\n")
 
     def _meta(self, name: str, fresh: str) -> str:
         self.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, fresh))
@@ -162,23 +163,29 @@ def copied(db: Db) -> Db:
     return copy
 
 
-def _open(path: str, durability: Durability) -> Db:
+def _open(path: str, durability: Durability, was_here: bool) -> tuple[Db, list[str]]:
+    if path != ":memory:":
+        check_before(path, was_here)
     try:
         db = connect(path)
     except DbError as error:
         raise unusable(path, error) from None
     try:
-        return _prepare(db, path, durability)
+        version = _look(db, path)
+        notices = [] if path == ":memory:" else _fold_log(db, path)
+        _set_up(db, durability)
+        notices += _bring_to_date(db, path, version)
     except DbError as error:
         db.close()
         raise unusable(path, error) from None
     except StoreError:
         db.close()
         raise
+    return db, notices
 
 
-def _prepare(db: Db, path: str, durability: Durability) -> Db:
-    """Look whose file it is before anything is written to it, then set it up; raises DbError or StoreError."""
+def _look(db: Db, path: str) -> int:
+    """Look whose file it is before anything is written to it; returns its version, 0 for a new one."""
     version: int = db.pragma("user_version")
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     ours = version > 0 and tables >= {"meta", "jobs", "handouts"}  # other programs number their versions too
@@ -188,37 +195,43 @@ def _prepare(db: Db, path: str, durability: Durability) -> Db:
         raise StoreError(
             f"{path} has data version {version}, this Tenure knows up to {SCHEMA_VERSION}; start a newer Tenure on it"
         )
+    return version
+
+
+def _fold_log(db: Db, path: str) -> list[str]:
+    """Fold what a killed server left in the log, so that this one begins with none; returns what is to be told."""
+    size: int = db.pragma("page_size")
+    frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
+    frames = max(frames, 0)  # -1: there is no log
+    check_pages(path, db.pragma("page_count"), frames, size)
+    torn = torn_tail(path, frames, size)
+    with contextlib.suppress(apsw.FullError):  # the log is as good as the file, and is folded once there is room
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    return [torn] if torn else []
+
+
+def _set_up(db: Db, durability: Durability) -> None:
     db.execute("PRAGMA journal_mode = WAL")
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -65536")
     db.execute("PRAGMA journal_size_limit = 67108864")
-    if version == 0:
-        schema = resources.files("tenure.engine").joinpath("schema.sql").read_text(encoding="utf-8")
-        db.execute(f"BEGIN; {schema} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;").fetchall()
-    return db
 
 
-class _FileLock:
-    """Keeps a second server off the same file; the system lets go of it when the process ends, however it ends."""
+def _bring_to_date(db: Db, path: str, version: int) -> list[str]:
+    """Make the tables, or change those of an older version, in one transaction; returns what is to be told."""
+    if version == SCHEMA_VERSION:
+        return []
+    steps = [STEPS[n] for n in range(version, SCHEMA_VERSION)] if version else [_schema()]
+    try:
+        db.execute(f"BEGIN IMMEDIATE; {' '.join(steps)} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;").fetchall()
+    except DbError as error:
+        raise StoreError(
+            f"{path} could not be brought from data version {version} to {SCHEMA_VERSION} ({error}); nothing was "
+            "changed. Start the Tenure that made it, or make room on its disk and start this one again"
+        ) from None
+    return [f"{path} was brought from data version {version} to {SCHEMA_VERSION}"] if version else []
 
-    def __init__(self, path: str) -> None:
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise StoreError(f"{path} cannot be made ({error.strerror}); name a writable place with --data") from None
-        try:
-            import fcntl  # not on Windows, where SQLite's own lock has to do
 
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
-        except OSError:
-            os.close(self._fd)
-            raise StoreError(
-                f"{path.removesuffix('.lock')} is in use by another tenure server; stop that one, or name another "
-                "file with --data"
-            ) from None
-
-    def release(self) -> None:
-        os.close(self._fd)
+def _schema() -> str:
+    return resources.files("tenure.engine").joinpath("schema.sql").read_text(encoding="utf-8")

@@ -83,6 +83,8 @@ async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> Non
         retention=Retention(int(options.result_ttl * 1000), int(options.key_window * 1000)),
         reserve=options.reserve,
     )
+    for notice in engine.notices:
+        log.warning(notice)
     server = Server(engine, options)
     try:
         url = await server.start(options.listen)

@@ -1,0 +1,167 @@
+"""The data file as bytes: what is seen of it before and while SQLite opens it, and what a person is told.
+
+SQLite takes a missing or an empty file for a new one and ignores what a killed process left behind the last commit of
+the write-ahead log.  Both are right, and neither must go unsaid.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tenure.errors import TenureError
+
+_MAGIC = b"SQLite format 3\x00"
+_LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+_LOG_HEAD = 32
+_FRAME_HEAD = 24
+_NEVER_WRITTEN = 1 << 30
+"""The byte whose page SQLite keeps for its locks."""
+_ROUNDS = 1 << 20
+"""The log is written from its begin again and again, each time with a salt one higher: older ones are left-overs."""
+
+
+class StoreError(TenureError):
+    """The data file cannot be used: taken by another server, foreign, damaged or of another version."""
+
+
+def check_before(path: str, was_here: bool) -> None:
+    """See that a file is not gone or cut short; `was_here`: it held data at an earlier start.  Raises StoreError."""
+    size, log = _size(path), _size(f"{path}-wal")
+    if size:
+        _check_length(path, size, log)
+        return
+    what = "empty" if size == 0 else "gone"
+    if log:
+        raise StoreError(
+            f"{path} is {what}, but its log {path}-wal is there; put the file back beside it, or remove the log to "
+            "begin with no jobs"
+        )
+    if was_here:
+        raise StoreError(
+            f"{path} has been a Tenure data file and is {what} now; put it back, or remove {path}.lock to begin with "
+            "no jobs"
+        )
+
+
+def _check_length(path: str, size: int, log: int | None) -> None:
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(100)
+    except OSError:  # a folder, or no right to read it: SQLite says so in its words
+        return
+    page = _number(head[16:18])
+    wanted = _number(head[28:32]) * (65_536 if page == 1 else page)
+    if not log and head.startswith(_MAGIC) and size < wanted:  # else the log may hold the rest: see `check_pages`
+        raise _cut_short(path, size, wanted)
+
+
+def check_pages(path: str, pages: int, frames: int, page: int) -> None:
+    """See that every page that the file lacks is in the log, whose first `frames` frames hold; raises StoreError.
+
+    `pages` is how many there are in all, `page` the bytes of each.
+    """
+    size = _size(path) or 0
+    lacking = set(range(size // page + 1, pages + 1)) - {_NEVER_WRITTEN // page + 1}
+    if lacking - (_pages_in(f"{path}-wal", frames, page) if frames else set()):
+        raise _cut_short(path, size, pages * page)
+
+
+def _pages_in(log: str, frames: int, page: int) -> set[int]:
+    found = set()
+    with Path(log).open("rb") as file:
+        for frame in range(frames):
+            file.seek(_LOG_HEAD + frame * (page + _FRAME_HEAD))
+            found.add(_number(file.read(4)))
+    return found
+
+
+def _cut_short(path: str, size: int, wanted: int) -> StoreError:
+    return StoreError(
+        f"{path} is cut short: {size} bytes of {wanted} are there; put a whole copy of it in its place, or name "
+        "another with --data"
+    )
+
+
+def torn_tail(path: str, frames: int, page: int) -> str | None:
+    """What is to be said of a log that goes on behind its last commit; None when nothing is.
+
+    `frames` is how many frames SQLite takes for committed, `page` the bytes of a page.
+    """
+    log, frame = f"{path}-wal", page + _FRAME_HEAD
+    end = _LOG_HEAD + frames * frame
+    rest = (_size(log) or 0) - end
+    if rest <= -_LOG_HEAD or (rest <= 0 and frames):
+        return None
+    with Path(log).open("rb") as file:
+        head = file.read(_LOG_HEAD)
+        file.seek(end)
+        following = file.read(_FRAME_HEAD)
+    if len(head) == _LOG_HEAD and head[:4] in _LOG_MAGICS:
+        whole = rest % frame == 0
+        if whole and (not rest or _is_left_over(head[16:20], following[8:12])):
+            return None
+    return (
+        f"{log}: what stands behind the last commit, from byte {end} on, is no whole transaction (a write that was cut "
+        "off); it is ignored"
+    )
+
+
+def _is_left_over(salt: bytes, other: bytes) -> bool:
+    """Whether a frame belongs to an earlier round of the log, which SQLite writes over in time."""
+    return 0 < (_number(salt) - _number(other)) % (1 << 32) < _ROUNDS
+
+
+def _number(word: bytes) -> int:
+    return int.from_bytes(word, "big")
+
+
+def _size(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+class FileLock:
+    """Keeps a second server off the same file; the system lets go of it when the process ends, however it ends.
+
+    The lock's own file keeps a mark that the data file has been made: `marked` tells whether it is there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = self._open(path + ".lock")
+        try:
+            import fcntl  # not on Windows, where SQLite's own lock has to do
+
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError:
+            os.close(self._fd)
+            raise StoreError(
+                f"{path} is in use by another tenure server; stop that one, or name another file with --data"
+            ) from None
+        self.marked = os.fstat(self._fd).st_size > 0
+
+    def _open(self, path: str) -> int:
+        try:
+            return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            folder = Path(path).parent
+            raise StoreError(f"the folder {folder} is not there; make it, or name another place with --data") from None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be made ({error.strerror}); name a writable place with --data") from None
+
+    def mark(self, text: str) -> None:
+        """Note that the data file is whole now; a full disk may keep it from being noted, which does no harm."""
+        if not self.marked:
+            try:
+                os.write(self._fd, text.encode())
+            except OSError:
+                return
+            self.marked = True
+
+    def release(self) -> None:
+        os.close(self._fd)
