@@ -129,6 +129,10 @@ class Processes:
             task.result()
 
 
+WORK = (("work", 0.0), ("work", 0.1), ("second_try", 0.02))
+"""What the three programs add: the task, and the seconds that one job takes."""
+
+
 @contextmanager
 def _producers(url: str, count: int, pause: float) -> Iterator[tuple[list[App], list[Producer]]]:
     """Three programs of four threads that add `count` jobs together, each with its own connections and counts."""
@@ -137,8 +141,8 @@ def _producers(url: str, count: int, pause: float) -> Iterator[tuple[list[App], 
         yield (
             apps,
             [
-                Producer(pause, seconds, task=_work(app), limit=(count + number) // 3, threads=4)
-                for number, (app, seconds) in enumerate(zip(apps, (0.0, 0.02, 0.1), strict=True))
+                Producer(pause, seconds, task=_task(app, name), limit=(count + number) // 3, threads=4)
+                for number, (app, (name, seconds)) in enumerate(zip(apps, WORK, strict=True))
             ],
         )
     finally:
@@ -146,14 +150,14 @@ def _producers(url: str, count: int, pause: float) -> Iterator[tuple[list[App], 
             app.close()
 
 
-def _work(app: App) -> Task[[int, float], int]:
-    """The task that the workers know, in an app of its own."""
+def _task(app: App, name: str) -> Task[[int, float], int]:
+    """A task that the workers know, in an app of its own."""
 
-    @app.task(name=f"{JOBS}.work")
-    def work(number: int, seconds: float) -> int:
+    @app.task(name=f"{JOBS}.{name}")
+    def task(number: int, seconds: float) -> int:
         return number
 
-    return work
+    return task
 
 
 @pytest.mark.parametrize("seed", seeds(3, 30))
@@ -162,8 +166,11 @@ def test_random_weather(stage: Stage, seed: int) -> None:
     schedule = Schedule(seed, seconds, deck=DECK + PROCESSES)
     print(f"seed {seed}:", *schedule, sep="\n")
     with Proxy(stage.url) as proxy:
-        options = ("--processes", "2", "--threads", "4", "--visibility-timeout", "2s")
-        workers = [stage.start_worker(name, *options, broker=proxy.url, wait=False) for name in ("a", "b", "c")]
+        options = ("--processes", "2", "--threads", "4", "--visibility-timeout")
+        workers = [
+            stage.start_worker(f"w{timeout}", *options, timeout, broker=proxy.url, wait=False)
+            for timeout in ("1s", "2s", "5s")
+        ]
         wait_for(lambda: all(f"worker {one.name}: " in one.output for one in workers), 20, "the workers have started")
         processes = Processes(stage)
         with _producers(proxy.url, count, 6.0 * seconds / count) as (apps, producers):
@@ -180,5 +187,6 @@ def test_random_weather(stage: Stage, seed: int) -> None:
         totals = stage.check(counts)["totals"]
     print(f"seed {seed}: {totals}")
     assert totals["added"] == totals["done"] == len(ids) == len(set(ids)) == count
+    assert totals["handouts"]["retried"] >= count // 3
     assert {one.job for one in stage.executions() if one.ended} == set(ids)
     assert len(done) == len(DECK + PROCESSES) - 2, "each kind of fault; stalls and late requests are two cards each"

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from contextlib import closing
 
-from tenure import App, Backoff
+from tenure import App, Backoff, current_job
 from tests.stage.marks import GO, folder, marked
 
 app = App("acceptance")
@@ -21,6 +21,15 @@ app = App("acceptance")
 def work(number: int, seconds: float = 0.0) -> int:
     """Take some time and give the number back."""
     with marked(seconds):
+        return number
+
+
+@app.task(backoff=Backoff(base=0.05))
+def second_try(number: int, seconds: float = 0.0) -> int:
+    """Take some time, and raise at the first attempt."""
+    with marked(seconds):
+        if current_job.attempt == 1:
+            raise ValueError("not at the first attempt")
         return number
 
 
