@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -389,6 +390,29 @@ def test_waiting_for_a_free_connection_is_bounded_and_ends_when_one_comes_back()
         assert found == [lent]
         broker.pool.give_back(lent)
         broker.close()
+
+
+def test_a_connection_that_is_never_given_back_leaves_its_place() -> None:
+    """An exception may tear a call out of its middle at any instruction, also between two that belong together."""
+    with Scripted() as server:
+        broker = client(server, pool_size=1)
+        for number in range(3):
+            lost = broker.pool.lend(1.0)
+            lost.close()
+            del lost
+            assert broker.add([message(number)])[0].created
+            broker.pool.give_up(broker.pool.lend(1.0))
+        broker.close()
+
+
+def test_too_many_open_files_are_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    broker = from_url("tenure://127.0.0.1:1", clock=MovedClock(), add_timeout=1.0, roll=lambda: 0.0)
+    monkeypatch.setattr("tenure.brokers.dialing.socket.socket", full)
+    with pytest.raises(BrokerUnavailable, match=r"Too many open files; close some, or raise `ulimit -n`"):
+        broker.add([message(1)])
 
 
 def test_threads_share_the_pool_and_the_counts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -137,7 +138,9 @@ def _because(why: Exception | None, refusal: Exception | None) -> str:
     """Say what kept the answer away: what the server said, and what happened to the connection."""
     said = None if refusal is None else f"the server answered {refusal}"
     if why is not None and isinstance(why.__cause__, OSError):  # there was not even a connection
-        why = ConnectionError(f"{why}; is `tenure server` running there?")
+        no_files = why.__cause__.errno in (errno.EMFILE, errno.ENFILE)
+        hint = "close some, or raise `ulimit -n`" if no_files else "is `tenure server` running there?"
+        why = ConnectionError(f"{why}; {hint}")
     return "; ".join(str(one) for one in (said, why) if one is not None) or "no answer in time"
 
 

@@ -6,15 +6,17 @@ ConnectionError and a closed socket.  A connection that has failed once is never
 
 from __future__ import annotations
 
-import codecs
 import os
+import select
 import socket
 import struct
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
+from tenure.brokers.dialing import dial
 from tenure.clock import boot
 from tenure.errors import ProtocolError, ServerError
 from tenure.wire.replies import Reply, ReplyReader, Welcome, parse_welcome, payload_length
@@ -23,10 +25,6 @@ CONNECT_LIMIT = 1.0
 """Seconds in which a connection has to be there."""
 READ_LIMIT = 1.0
 """Seconds beyond what was asked for after which silence is a broken connection."""
-
-# `connect` encodes a host's name with it, and would import it first.  A child that was forked while another thread
-# imports waits for ever for that import's lock, so it is done here and now.
-codecs.lookup("idna")
 
 _KERNEL_TIMEOUTS = os.name == "posix"
 SMALL = 16 * 1024
@@ -78,7 +76,10 @@ class Connection:
     """A connection on which `hello` has been answered; used by one thread at a time.
 
     `used_at` is when the last line was written, in seconds of `clock.boot()`.  `welcome` is the answer to `hello`.
+    `place` belongs to the pool that made it.
     """
+
+    place: object = None
 
     def __init__(self, address: Address, hello: bytes, limit: float = CONNECT_LIMIT) -> None:
         """Connect and say hello within `limit` seconds; raises ConnectionError, or ServerError for good."""
@@ -87,7 +88,6 @@ class Connection:
         self._limit = -1.0
         started = boot()
         self._socket = _connect(address, limit)
-        self._recv: Callable[[int], bytes] = self._socket.recv
         self._send: Callable[[bytes], None] = self._socket.sendall
         tell_of_forks(self)
         self.used_at = started
@@ -167,9 +167,23 @@ class Connection:
         # sendall would give a peer that reads a little now and then the whole limit again each time.
         view = memoryview(data)
         while view:
+            if _signals_here():
+                self._wait(select.POLLOUT)
             view = view[self._socket.send(view) :]
             if view:
                 self._set_limit(self._left(limit, started))
+
+    def _recv(self, size: int) -> bytes:
+        if _signals_here():
+            self._wait(select.POLLIN)
+        return self._socket.recv(size)
+
+    def _wait(self, event: int) -> None:
+        """Wait until the next system call finds something to do; raises TimeoutError."""
+        poll = select.poll()
+        poll.register(self._socket, event)
+        if not poll.poll(self._limit * 1000):
+            raise TimeoutError
 
     def _read(self, got: bytes, answers: int, limit: float, started: float, out: list[Reply]) -> None:
         """Read on after the first piece until all answers are there."""
@@ -230,6 +244,11 @@ class Connection:
     """The child gives up its copy of the descriptor; the parent's connection stays as it is."""
 
 
+def _signals_here() -> bool:
+    """Whether this is the thread that signals interrupt: each one would give a blocking call the whole limit again."""
+    return _KERNEL_TIMEOUTS and threading.get_ident() == threading.main_thread().ident
+
+
 def _connect(address: Address, limit: float) -> socket.socket:
     try:
         if address.path:
@@ -241,7 +260,7 @@ def _connect(address: Address, limit: float) -> socket.socket:
                 one.close()
                 raise
         else:
-            one = socket.create_connection((address.host, address.port), limit)
+            one = dial(address.host, address.port, limit)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
         raise ConnectionError(f"no connection to the server at {address}: {error}") from error

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from weakref import WeakSet
 
 from tenure.brokers.connection import Connection, tell_of_forks
 from tenure.clock import Clock
 
 IDLE_LIMIT = 45.0
 """Seconds after which an idle connection is replaced; the server closes it after 60."""
+
+
+class _Place:
+    """Room for one connection.  It is free once nobody has it, so also when an exception tore a call out of its
+    middle and the connection was not given back.
+    """
 
 
 class Pool:
@@ -29,7 +36,7 @@ class Pool:
     def _begin(self) -> None:
         self._free = threading.Condition(threading.Lock())
         self._idle: list[Connection] = []
-        self._count = 0
+        self._taken: WeakSet[object] = WeakSet()
         self._waiting = 0
 
     after_fork = _begin
@@ -55,33 +62,36 @@ class Pool:
         if self._boot() - connection.used_at < IDLE_LIMIT:
             return connection
         connection.close()
-        return self._make(limit)
+        return self._make(limit, connection.place)
 
     def _wait(self, limit: float) -> Connection:
         """Make a connection if there may be one more, else wait for one that comes back."""
         with self._free:
             self._waiting += 1
             try:
-                self._free.wait_for(lambda: self._idle or self._count < self._size or self._closed, limit)
+                self._free.wait_for(lambda: self._idle or len(self._taken) < self._size or self._closed, limit)
                 if self._closed:
                     raise ConnectionError("the broker is closed")
                 if self._idle:
                     return self._idle.pop()
-                if self._count >= self._size:
+                if len(self._taken) >= self._size:
                     waited = max(0.01, round(limit, 2))
                     raise ConnectionError(f"all {self._size} connections were in use for {waited:g} s; see pool_size")
-                self._count += 1
+                place = _Place()
+                self._taken.add(place)
             finally:
                 self._waiting -= 1
-        return self._make(limit)
+        return self._make(limit, place)
 
-    def _make(self, limit: float) -> Connection:
-        """Open the connection whose place is already counted."""
+    def _make(self, limit: float, place: object) -> Connection:
+        """Open the connection whose place is taken already."""
         try:
-            return self._connect(limit)
+            connection = self._connect(limit)
         except BaseException:
-            self._gone(1)
+            self._gone(place)
             raise
+        connection.place = place
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Take back a connection whose answers have all been read."""
@@ -97,21 +107,22 @@ class Pool:
     def give_up(self, connection: Connection) -> None:
         """Take back a connection that failed; the idle ones go with it, since they fail most likely too."""
         connection.close()
-        self._gone(1)
+        self._gone(connection.place)
         self._drop_idle()
 
     def _drop_idle(self) -> None:
         while True:
             try:
-                self._idle.pop().close()
+                connection = self._idle.pop()
             except IndexError:
                 return
-            self._gone(1)
+            connection.close()
+            self._gone(connection.place)
 
-    def _gone(self, count: int) -> None:
+    def _gone(self, place: object) -> None:
         with self._free:
-            self._count -= count
-            self._free.notify(count)
+            self._taken.discard(place)
+            self._free.notify()
 
     def close(self) -> None:
         """Close what is idle now and the rest when it comes back."""
