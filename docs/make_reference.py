@@ -22,7 +22,7 @@ import tenure
 from docs.describe import Documented, as_markdown, block, definition, docstring, filled, hint_text, one_line, table
 from tenure import broker, config, context, errors, faults, message, signature, task, task_options, testing
 from tenure.cli import main, options
-from tenure.faults import clock, disk, process
+from tenure.faults import process
 from tenure.testing import plugin
 from tenure.worker import Worker
 from tenure.worker.counts import Counts
@@ -108,9 +108,6 @@ def sections() -> list[Section]:
             [
                 *_named(*(getattr(faults, name) for name in faults.__all__)),
                 *((f"process.{name}", verb) for name, verb in _functions(process)),
-                ("clock.MovedClock", clock.MovedClock),
-                ("disk.small_disk", disk.small_disk),
-                ("disk.SmallDisk", disk.SmallDisk),
             ],
         ),
     ]
@@ -184,7 +181,7 @@ def _class(name: str, kind: type) -> list[str]:
         return []  # an object, of which there is one
     if issubclass(kind, enum.Enum):
         return [block(f"class {name}(Enum):" + "".join(f'\n    {one.name} = "{one.value}"' for one in kind))]
-    error = issubclass(kind, Exception)
+    error = issubclass(kind, BaseException)
     if "__init__" in vars(kind) if error else name not in MADE_BY_TENURE:
         return [definition(f"class {name}", kind, without={"_app", *FOR_TENURE_ITSELF.get(name, ())})]
     bases = ", ".join(base.__name__ for base in kind.__bases__) if error else ""
