@@ -69,24 +69,6 @@ def test_the_server_stands_still(stage: Stage, proxy: Proxy) -> None:
     assert record["totals"]["handouts"]["returned"] == 0
 
 
-def test_a_worker_that_is_cut_off_stops_before_another_begins(stage: Stage, proxy: Proxy) -> None:
-    options = ("--processes", "1", "--visibility-timeout", "2s")
-    away = stage.start_worker("away", *options, broker=proxy.url)
-    added = [jobs.hold.delay(number) for number in range(4)]
-    wait_for(lambda: len(stage.executions()) == 4, 10, "all jobs have started")
-    stage.start_worker("other", *options)
-    time.sleep(1.0)  # so that leases have been extended
-    proxy.stall(None, new_connections=False)
-    stage.wait_done(4, 10)
-    proxy.pass_through()
-    wait_for(lambda: stage.totals()["refused"] == 4, 5, "what the first worker still says is refused")
-    for job in added:
-        handouts = stage.job(job.id)["handouts"]
-        assert [(one["worker"], one["ended"]) for one in handouts] == [("away", "returned"), ("other", "done")]
-    stage.check(jobs.app.counts)
-    assert away.counts["refused"] == 4
-
-
 def _task(url: str) -> Task[[int], None]:
     """A task of an app that waits for half a second only, under the name that the worker knows."""
 

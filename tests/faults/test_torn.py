@@ -33,6 +33,9 @@ WORKER = "bench"
 VISIBILITY_TIMEOUT = 60.0
 """Seconds: far longer than a test, so that a job which was stranded is never given out again by this."""
 
+READ_LIMIT = 0.3
+"""Seconds after which silence is a broken connection; a second where nothing else is said."""
+
 
 def repeat(ask: Callable[[], T], tries: int = 20) -> T:
     """Ask until it is answered, as the taker, the settler and the keeper do."""
@@ -168,7 +171,7 @@ def proxy(stage: Stage, tears: Tears) -> Iterator[Proxy]:
 @pytest.fixture
 def bench(stage: Stage, proxy: Proxy) -> Iterator[Bench]:
     stage.use(jobs.app, proxy.url)
-    broker = from_url(proxy.url)
+    broker = from_url(proxy.url, read_limit=READ_LIMIT)
     with inspect(stage.url) as inspection:
         bench = Bench(broker, inspection)
         try:
@@ -224,7 +227,7 @@ def test_a_line_arrives_after_its_repeat_was_answered(stage: Stage, bench: Bench
         bench.before = hold_back
         begun = time.monotonic()
         act(bench)
-        assert time.monotonic() - begun > 0.9, f"{verb.decode()} was not held back"
+        assert time.monotonic() - begun > READ_LIMIT, f"{verb.decode()} was not held back"
         bench.check()
         time.sleep(0.1)  # by now the old line has arrived
         bench.check()
