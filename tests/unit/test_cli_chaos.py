@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
@@ -13,12 +12,6 @@ from tenure.cli.chaos import Chaos
 from tenure.cli.main import main
 from tenure.faults import Proxy, parse_fault
 from tenure.faults.schedule import Turn
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with socket.create_server(("127.0.0.1", 0)) as nobody, Proxy(nobody.getsockname()) as proxy:
-        yield proxy
 
 
 @pytest.fixture

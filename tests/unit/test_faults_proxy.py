@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,113 +15,7 @@ from tenure.faults import Direction, Proxy, Verdict
 from tenure.faults.link import reset
 from tenure.faults.orders import Conversation, Orders
 from tenure.faults.proxy import parse_target
-
-PATIENCE = 10.0
-"""Seconds after which something that should have come counts as missing."""
-QUIET = 0.1
-"""Seconds of nothing that count as silence."""
-
-
-class Echo(socketserver.ThreadingTCPServer):
-    """Sends every byte back, ends its side when the client does, and keeps what it was sent."""
-
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 128
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), EchoHandler)
-        self.received = b""
-        self.arrived = threading.Condition()
-
-    @property
-    def target(self) -> tuple[str, int]:
-        return "127.0.0.1", self.socket.getsockname()[1]
-
-    def wait_for(self, data: bytes) -> bool:
-        with self.arrived:
-            return self.arrived.wait_for(lambda: data in self.received, PATIENCE)
-
-    def note(self, data: bytes) -> None:
-        with self.arrived:
-            self.received += data
-            self.arrived.notify_all()
-
-
-class EchoHandler(socketserver.BaseRequestHandler):
-    server: Echo
-
-    def handle(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := self.request.recv(65_536):
-                self.server.note(data)
-                self.request.sendall(data)
-
-
-@pytest.fixture
-def echo() -> Iterator[Echo]:
-    with Echo() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def proxy(echo: Echo) -> Iterator[Proxy]:
-    with Proxy(echo.target) as proxy:
-        yield proxy
-
-
-@dataclass
-class Client:
-    sock: socket.socket
-
-    def ask(self, data: bytes) -> bytes:
-        self.sock.sendall(data)
-        return self.read(len(data))
-
-    def read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size and (chunk := self.sock.recv(size - len(data))):
-            data += chunk
-        return data
-
-    def is_silent(self) -> bool:
-        return not select.select([self.sock], [], [], QUIET)[0]
-
-    def is_reset(self) -> bool:
-        try:
-            self.sock.recv(1)
-        except ConnectionResetError:
-            return True
-        return False
-
-
-@pytest.fixture
-def connect() -> Iterator[Callable[[Proxy], Client]]:
-    with contextlib.ExitStack() as stack:
-        yield lambda proxy: Client(stack.enter_context(socket.create_connection(proxy.address, PATIENCE)))
-
-
-Connect = Callable[[Proxy], Client]
-
-
-def meets_reset(connect: Connect, proxy: Proxy) -> bool:
-    """Tell whether a new connection is reset at once, be it that `connect` itself sees it already."""
-    try:
-        return connect(proxy).is_reset()
-    except ConnectionResetError:
-        return True
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    """Look until `condition` holds; for what no socket or event tells of."""
-    end = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < end:
-        select.select([], [], [], 0.005)
-    return condition()
+from tests.unit.proxied import QUIET, Client, Connect, Echo, Pair, WholeLines, eventually, meets_reset
 
 
 def test_passes_big_bodies_both_ways(proxy: Proxy, connect: Connect) -> None:
@@ -200,26 +90,6 @@ def test_cut_resets_the_clients_and_new_connections_work(proxy: Proxy, connect: 
     assert all(client.is_reset() for client in clients)
     assert proxy.connections == 0
     assert connect(proxy).ask(b"two") == b"two"
-
-
-@dataclass
-class Pair:
-    """The two ends of one connection through a proxy."""
-
-    proxy: Proxy
-    client: Client
-    server: socket.socket
-
-
-@pytest.fixture
-def pair() -> Iterator[Pair]:
-    with socket.create_server(("127.0.0.1", 0)) as listener, Proxy(listener.getsockname()) as proxy:
-        listener.settimeout(PATIENCE)
-        client = socket.create_connection(proxy.address, PATIENCE)
-        server, _ = listener.accept()
-        server.settimeout(PATIENCE)
-        with client, server:
-            yield Pair(proxy, Client(client), server)
 
 
 def test_cut_resets_the_server_s_end_too(pair: Pair) -> None:
@@ -408,13 +278,6 @@ def test_a_script_throttles_and_loses_nothing(echo: Echo, connect: Connect) -> N
         assert time.monotonic() - began >= 9 * 0.002
 
 
-class WholeLines:
-    """A script that lets only whole lines through."""
-
-    def judge(self, direction: Direction, data: bytes) -> Verdict:
-        return Verdict(forward=data.rfind(b"\n") + 1)
-
-
 def test_a_script_keeps_bytes_until_more_come(echo: Echo, connect: Connect) -> None:
     with Proxy(echo.target, script=WholeLines) as proxy:
         client = connect(proxy)
@@ -424,215 +287,6 @@ def test_a_script_keeps_bytes_until_more_come(echo: Echo, connect: Connect) -> N
         assert client.read(12) == b"half a line\n"
         client.sock.shutdown(socket.SHUT_WR)
         assert client.read(5) == b"rest"
-
-
-def test_a_stall_of_answers_lets_requests_through(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    client = connect(proxy)
-    assert client.ask(b"before") == b"before"
-    assert proxy.stall(direction=Direction.ANSWER) == 1
-    client.sock.sendall(b"during")
-    assert echo.wait_for(b"during")
-    assert client.is_silent()
-    proxy.pass_through()
-    assert client.read(6) == b"during"
-
-
-def test_a_stall_of_requests_lets_answers_through(pair: Pair) -> None:
-    pair.proxy.stall(direction=Direction.REQUEST)
-    pair.client.sock.sendall(b"held")
-    pair.server.sendall(b"answer")
-    assert pair.client.read(6) == b"answer"
-    assert Client(pair.server).is_silent()
-    pair.proxy.pass_through()
-    assert pair.server.recv(10) == b"held"
-
-
-def test_stalls_of_the_two_directions_end_apart(pair: Pair) -> None:
-    pair.proxy.stall(0.1, direction=Direction.REQUEST)
-    pair.proxy.stall(direction=Direction.ANSWER)
-    pair.client.sock.sendall(b"request")
-    pair.server.sendall(b"answer")
-    assert pair.server.recv(10) == b"request"
-    assert pair.client.is_silent()
-
-
-def test_new_connections_stall_in_one_direction_too(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    proxy.stall(new_connections=False, direction=Direction.ANSWER)
-    client = connect(proxy)
-    client.sock.sendall(b"asked")
-    assert echo.wait_for(b"asked")
-    assert client.is_silent()
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 9, 10])
-def test_cut_after_lets_exactly_so_many_bytes_of_a_request_through(
-    proxy: Proxy, echo: Echo, connect: Connect, count: int
-) -> None:
-    client = connect(proxy)
-    assert client.ask(b"before") == b"before"
-    proxy.cut_after(count, Direction.REQUEST)
-    client.sock.sendall(b"0123456789")
-    with contextlib.suppress(ConnectionResetError):
-        client.read(11)
-    assert eventually(lambda: proxy.connections == 0)
-    assert echo.wait_for(b"before" + b"0123456789"[:count])
-    assert echo.received == b"before" + b"0123456789"[:count]
-    assert connect(proxy).ask(b"normal again") == b"normal again"
-
-
-@pytest.mark.parametrize("count", [0, 1, 7, 9, 10])
-def test_cut_after_lets_exactly_so_many_bytes_of_an_answer_through(proxy: Proxy, connect: Connect, count: int) -> None:
-    client = connect(proxy)
-    assert client.ask(b"before") == b"before"
-    proxy.cut_after(count, Direction.ANSWER)
-    client.sock.sendall(b"0123456789")
-    assert client.read(count) == b"0123456789"[:count]
-    assert client.is_reset()
-    assert connect(proxy).ask(b"normal again") == b"normal again"
-
-
-def test_cut_after_counts_each_connection_on_its_own(proxy: Proxy, connect: Connect) -> None:
-    first, second = connect(proxy), connect(proxy)
-    proxy.cut_after(4, Direction.REQUEST)
-    assert first.ask(b"abc") == b"abc"
-    assert second.ask(b"abc") == b"abc"
-    first.sock.sendall(b"def")
-    with contextlib.suppress(ConnectionResetError):
-        assert first.read(3) != b"def"
-    assert eventually(lambda: proxy.connections == 1)
-    assert second.ask(b"def") == b"def"
-
-
-def test_a_late_request_is_delivered_once_its_repeat_was_answered(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    old, other = connect(proxy), connect(proxy)
-    proxy.late_request()
-    old.sock.sendall(b"add 1;")
-    assert old.is_silent()
-    old.sock.close()
-    assert other.ask(b"hello;") == b"hello;"
-    assert other.is_silent()
-    assert echo.received == b"hello;"
-    assert other.ask(b"add 1;") == b"add 1;"
-    assert echo.wait_for(b"hello;add 1;add 1;")
-    assert eventually(lambda: proxy.connections == 1)
-
-
-def test_a_late_request_waits_for_the_answer_to_its_repeat(connect: Connect) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, Proxy(listener.getsockname()) as proxy:
-        listener.settimeout(PATIENCE)
-        old, (old_server, _) = connect(proxy), listener.accept()
-        new, (new_server, _) = connect(proxy), listener.accept()
-        with old_server, new_server:
-            proxy.late_request()
-            old.sock.sendall(b"add 1;")
-            assert old.is_silent()
-            new.sock.sendall(b"add 1;")
-            assert new_server.recv(10) == b"add 1;"
-            assert Client(old_server).is_silent()
-            new_server.sendall(b"ok")
-            assert old_server.recv(10) == b"add 1;"
-
-
-def test_a_late_request_comes_after_its_time(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    client = connect(proxy)
-    proxy.late_request(0.2)
-    began = time.monotonic()
-    client.sock.sendall(b"late")
-    assert client.is_silent()
-    client.sock.close()
-    assert connect(proxy).ask(b"first") == b"first"
-    assert echo.wait_for(b"firstlate")
-    assert time.monotonic() - began >= 0.2
-
-
-def test_what_is_answered_to_a_late_request_reaches_nobody(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    client = connect(proxy)
-    proxy.late_request(0.02)
-    client.sock.sendall(b"late")
-    assert client.is_reset()
-    assert echo.received == b"late"
-
-
-def test_a_late_request_of_a_client_that_has_gone_arrives_whole(proxy: Proxy, connect: Connect) -> None:
-    body = os.urandom(200_000)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE)
-        proxy.target = listener.getsockname()
-        client = connect(proxy)
-        server, _ = listener.accept()
-        with server:
-            server.settimeout(PATIENCE)
-            proxy.late_request(0.05)
-            client.sock.sendall(body)
-            client.sock.close()
-            assert Client(server).read(len(body)) == body
-            assert Client(server).is_silent()
-            server.sendall(b"ok")
-            assert Client(server).is_reset()
-
-
-def test_pass_through_delivers_what_is_held_back(proxy: Proxy, echo: Echo, connect: Connect) -> None:
-    for seconds in (None, 3600.0):
-        client = connect(proxy)
-        proxy.late_request(seconds)
-        client.sock.sendall(b"held")
-        assert client.is_silent()
-        proxy.pass_through()
-        assert client.is_reset()
-    assert echo.received == b"heldheld"
-    assert connect(proxy).ask(b"normal again") == b"normal again"
-
-
-def test_a_delay_keeps_each_piece_back(proxy: Proxy, connect: Connect) -> None:
-    client = connect(proxy)
-    proxy.delay(0.1, direction=Direction.ANSWER)
-    for _ in range(2):
-        began = time.monotonic()
-        assert client.ask(b"x") == b"x"
-        assert time.monotonic() - began >= 0.1
-    proxy.delay(0.1)
-    began = time.monotonic()
-    assert client.ask(b"y") == b"y"
-    assert time.monotonic() - began >= 0.2
-    proxy.delay(0)
-    began = time.monotonic()
-    assert client.ask(b"z") == b"z"
-    assert time.monotonic() - began < 0.1
-
-
-def test_a_throttled_line_takes_its_time_and_loses_nothing(proxy: Proxy, connect: Connect) -> None:
-    client = connect(proxy)
-    proxy.throttle(20_000, direction=Direction.REQUEST)
-    body = os.urandom(4_000)
-    began = time.monotonic()
-    assert client.ask(body) == body
-    assert time.monotonic() - began >= 0.15
-    proxy.throttle(5)
-    client.sock.sendall(b"last words")
-    client.sock.shutdown(socket.SHUT_WR)
-    assert client.read(1) == b"l"
-    assert client.is_silent()
-    proxy.pass_through()
-    assert client.read(10) == b"ast words"
-
-
-def test_slow_lines_end_by_themselves(proxy: Proxy, connect: Connect) -> None:
-    proxy.delay(0.01, seconds=3600.0)
-    proxy.delay(PATIENCE, seconds=0.05)
-    proxy.throttle(1, seconds=0.05)
-    client = connect(proxy)
-    assert client.is_silent()
-    began = time.monotonic()
-    assert client.ask(b"0123456789") == b"0123456789"
-    assert time.monotonic() - began < 1
-
-
-def test_a_slow_line_and_a_script_that_waits_for_more_agree(echo: Echo, connect: Connect) -> None:
-    with Proxy(echo.target, script=WholeLines) as proxy:
-        proxy.throttle(500, direction=Direction.REQUEST)
-        client = connect(proxy)
-        client.sock.sendall(b"a line of some length\nanother line\n")
-        assert client.read(35) == b"a line of some length\nanother line\n"
 
 
 def test_an_idle_proxy_uses_no_processor(proxy: Proxy, connect: Connect) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
 from itertools import islice
 
 import pytest
@@ -13,12 +12,6 @@ import pytest
 from tenure.faults import Direction, Fault, Proxy, Schedule, parse_fault, perform, run_schedule
 from tenure.faults.schedule import DECK, Turn
 from tenure.faults.verbs import VERBS
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with socket.create_server(("127.0.0.1", 0)) as nobody, Proxy(nobody.getsockname()) as proxy:
-        yield proxy
 
 
 @pytest.mark.parametrize(
