@@ -392,6 +392,32 @@ def test_waiting_for_a_free_connection_is_bounded_and_ends_when_one_comes_back()
         broker.close()
 
 
+def test_who_waits_for_a_connection_gets_it_before_who_has_just_had_it() -> None:
+    with Scripted() as server:
+        broker = client(server, pool_size=1)
+        lent = broker.pool.lend(1.0)
+        order: list[int] = []
+
+        def waits(number: int) -> None:
+            found = broker.pool.lend(10.0)
+            order.append(number)
+            broker.pool.give_back(found)
+
+        threads = []
+        for number in range(3):
+            threads.append(threading.Thread(target=waits, args=(number,)))
+            threads[-1].start()
+            while len(broker.pool._waiters) <= number:
+                threads[-1].join(0.001)
+        broker.pool.give_back(lent)
+        waits(3)
+        for thread in threads:
+            thread.join()
+        assert order == [0, 1, 2, 3]
+        broker.close()
+        broker.close()
+
+
 def test_a_connection_that_is_never_given_back_leaves_its_place() -> None:
     """An exception may tear a call out of its middle at any instruction, also between two that belong together."""
     with Scripted() as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from weakref import WeakSet
 
@@ -19,8 +20,20 @@ class _Place:
     """
 
 
+class _Waiter:
+    """A call that waits for a connection, or for room to make one; it sleeps on `woken` until `given` is there."""
+
+    def __init__(self) -> None:
+        self.given: Connection | _Place | None = None
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+
 class Pool:
     """At most `size` connections; the one used last is lent first.
+
+    Those who have to wait are served in the order in which they came: a thread that gives its connection back and
+    wants it again at once would else keep it from them for ever.
 
     `connect` is called with the seconds that are left to the caller.  After a fork the child begins with none.
     """
@@ -34,10 +47,10 @@ class Pool:
         tell_of_forks(self)
 
     def _begin(self) -> None:
-        self._free = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
         self._idle: list[Connection] = []
         self._taken: WeakSet[object] = WeakSet()
-        self._waiting = 0
+        self._waiters: deque[_Waiter] = deque()
 
     after_fork = _begin
     """The connections close themselves in the child; the lock may have been held when the process was forked."""
@@ -66,22 +79,51 @@ class Pool:
 
     def _wait(self, limit: float) -> Connection:
         """Make a connection if there may be one more, else wait for one that comes back."""
-        with self._free:
-            self._waiting += 1
-            try:
-                self._free.wait_for(lambda: self._idle or len(self._taken) < self._size or self._closed, limit)
-                if self._closed:
-                    raise ConnectionError("the broker is closed")
-                if self._idle:
-                    return self._idle.pop()
-                if len(self._taken) >= self._size:
-                    waited = max(0.01, round(limit, 2))
-                    raise ConnectionError(f"all {self._size} connections were in use for {waited:g} s; see pool_size")
-                place = _Place()
-                self._taken.add(place)
-            finally:
-                self._waiting -= 1
-        return self._make(limit, place)
+        given = self._given(limit)
+        if isinstance(given, _Place):
+            return self._make(limit, given)
+        if given is not None:
+            return given
+        if self._closed:
+            raise ConnectionError("the broker is closed")
+        waited = max(0.01, round(limit, 2))
+        raise ConnectionError(f"all {self._size} connections were in use for {waited:g} s; see pool_size")
+
+    def _given(self, limit: float) -> Connection | _Place | None:
+        """Stand in line for up to `limit` seconds."""
+        waiter = _Waiter()
+        with self._lock:
+            self._waiters.append(waiter)
+            self._serve()
+        try:
+            if waiter.given is None:
+                waiter.woken.acquire(timeout=max(0.0, limit))
+        finally:
+            with self._lock:
+                self._serve()  # nobody tells of a place that was left and not given up
+                if waiter.given is None:
+                    self._waiters.remove(waiter)
+        return waiter.given
+
+    def _serve(self) -> None:
+        """Give what there is to those who came first; called with the lock."""
+        while self._waiters and not self._closed:
+            given = self._free()
+            if given is None:
+                return
+            waiter = self._waiters.popleft()
+            waiter.given = given
+            waiter.woken.release()
+
+    def _free(self) -> Connection | _Place | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            if len(self._taken) >= self._size:
+                return None
+        place = _Place()
+        self._taken.add(place)
+        return place
 
     def _make(self, limit: float, place: object) -> Connection:
         """Open the connection whose place is taken already."""
@@ -99,10 +141,10 @@ class Pool:
             connection.close()
             return
         self._idle.append(connection)
-        # Looked at after the append: a waiter counts itself before it looks for an idle one.
-        if self._waiting:
-            with self._free:
-                self._free.notify()
+        # Looked at after the append: a waiter stands in line before it looks for an idle one.
+        if self._waiters:
+            with self._lock:
+                self._serve()
 
     def give_up(self, connection: Connection) -> None:
         """Take back a connection that failed; the idle ones go with it, since they fail most likely too."""
@@ -120,13 +162,15 @@ class Pool:
             self._gone(connection.place)
 
     def _gone(self, place: object) -> None:
-        with self._free:
+        with self._lock:
             self._taken.discard(place)
-            self._free.notify()
+            self._serve()
 
     def close(self) -> None:
         """Close what is idle now and the rest when it comes back."""
         self._closed = True
         self._drop_idle()
-        with self._free:
-            self._free.notify_all()
+        with self._lock:
+            for waiter in self._waiters:
+                if waiter.woken.locked():  # not by an earlier close
+                    waiter.woken.release()
