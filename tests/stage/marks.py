@@ -38,6 +38,11 @@ def _write(what: str) -> None:
         os.close(file)
 
 
+def beat() -> None:
+    """Mark that the execution goes on."""
+    _write("beat")
+
+
 @contextmanager
 def marked(seconds: float = 0.0, until: Path | None = None) -> Iterator[None]:
     """Mark the start and the end of an execution that takes `seconds`.
@@ -52,7 +57,7 @@ def marked(seconds: float = 0.0, until: Path | None = None) -> Iterator[None]:
         if deadline is None or clock.boot() >= deadline - MARGIN:
             break
         time.sleep(BEAT)
-        _write("beat")
+        beat()
     try:
         yield
     finally:

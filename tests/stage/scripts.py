@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from tenure.clock import boot
 from tenure.faults import Direction, Verdict
 
 VERBS = (b"hello", b"add", b"take", b"done", b"retry", b"release", b"extend", b"bye")
@@ -85,3 +86,20 @@ class _Torn:
             return Verdict(forward=len(data))
         self._of.disarm()
         return Verdict(forward=self._cut[1] - self._passed, cut=True)
+
+
+class Hears:
+    """Passes everything through, and keeps when (boot clock) which lines of some verbs went to the server."""
+
+    def __init__(self, *verbs: bytes) -> None:
+        self._verbs = tuple(verb + b" " for verb in verbs)
+        self.lines: list[tuple[float, bytes]] = []
+
+    def __call__(self) -> Hears:
+        return self
+
+    def judge(self, direction: Direction, data: bytes) -> Verdict:
+        """Keep the lines of these verbs; a line comes in one piece here."""
+        if direction is Direction.REQUEST:
+            self.lines += [(boot(), line) for line in data.split(b"\n") if line.startswith(self._verbs)]
+        return Verdict(forward=len(data))
