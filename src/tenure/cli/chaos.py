@@ -38,25 +38,19 @@ For example:
 """
 
 
-class FaultType(click.ParamType[Fault]):
-    """A fault as it is written, such as "stall 5"."""
-
-    name = "verb"
-
-    def convert(self, value: str | Fault, param: click.Parameter | None, ctx: click.Context | None) -> Fault:
-        if isinstance(value, Fault):
-            return value
-        try:
-            return readable(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 def readable(text: str) -> Fault:
     """Return the fault that a text says; raises ValueError where a proxy could not carry it out."""
     fault = parse_fault(text)
     verb_of(fault)
     return fault
+
+
+def a_fault(value: str) -> Fault:
+    """Read a verb with its words, such as "stall 5"."""
+    try:
+        return readable(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command(help=HELP)
@@ -68,10 +62,8 @@ def readable(text: str) -> Fault:
     "--to", default="127.0.0.1:7333", show_default=True, metavar="ADDRESS",
     help="The server: HOST:PORT, unix:PATH or a broker's URL.",
 )  # fmt: skip
-@click.option("--do", "at_once", multiple=True, type=FaultType(), metavar="VERB", help="Do this at the start.")
-@click.option(
-    "--every", multiple=True, type=(seconds, FaultType()), metavar="TIME VERB", help="Do this again and again."
-)
+@click.option("--do", "at_once", multiple=True, type=a_fault, metavar="VERB", help="Do this at the start.")
+@click.option("--every", multiple=True, type=(seconds, a_fault), metavar="TIME VERB", help="Do this again and again.")
 @click.option("--random", "at_random", is_flag=True, help="Do one of all verbs every 50 to 300 ms.")
 @click.option("--seed", type=int, metavar="N", help="The same order of --random again; it is printed at the start.")
 @click.option(
@@ -92,9 +84,8 @@ def chaos(
     if any(not pause for pause, _ in every):
         raise click.BadParameter("the time between two faults has to be above 0", param_hint="--every")
     seed = secrets.randbelow(1_000_000) if seed is None else seed
-    stop = _stopped_by_signals()
     with _proxy(listen, to) as proxy:
-        run = Chaos(proxy, stop)
+        run = Chaos(proxy, _stopped_by_signals())
         click.echo(f"tenure chaos on {proxy.url}, to {to}" + (f", seed {seed}" if at_random else ""))
         for fault in at_once:
             run.strike(fault)
@@ -162,7 +153,10 @@ class Chaos:
                 self.obey(line.decode(errors="replace"))
 
     def _say(self, fault: Fault) -> None:
-        click.echo(f"{time.monotonic() - self._begin:9.3f}  {fault}")
+        try:
+            click.echo(f"{time.monotonic() - self._begin:9.3f}  {fault}")
+        except BrokenPipeError:  # nobody reads it any more, as behind `| head`
+            self._stop.set()
 
 
 def _stopped_by_signals() -> threading.Event:

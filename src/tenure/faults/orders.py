@@ -49,7 +49,7 @@ class Orders:
     `drops` answers are still to be swallowed and `accept_cuts` new connections are still to be reset; `swallowed`
     counts the answers that were.  `arming` grows with each `drop`, so that only requests sent after it count.
     `holds` requests are still to be held back, each for `hold_seconds` (None: until it was repeated and answered);
-    `held` are the latest of those.
+    `held` are those that wait, the latest few.
     """
 
     script: Callable[[], Script] = PassAll
@@ -114,6 +114,12 @@ class Orders:
         held = Held(request[:KNOWN_BY], self.hold_seconds)
         self.held.append(held)
         return held
+
+    def release(self, held: Held) -> None:
+        """Note that a request is on its way, late."""
+        held.released = True
+        if held in self.held:
+            self.held.remove(held)
 
     def repeated(self, request: bytes) -> Held | None:
         """Return what is held back and is sent again with this request."""
@@ -191,8 +197,8 @@ class Conversation:
         """Hold the request until it is due; deliver it then, whatever became of its client, and swallow the answer."""
         if direction is Direction.ANSWER:
             return Verdict(swallow=len(data), cut=True) if held.released else Verdict(forward=len(data))
-        if held.due or held.released:
-            held.released = True
+        if held.due:
+            self.orders.release(held)
             return Verdict(forward=len(data), orphan=True)
         if held.seconds is None:
             return Verdict(wait=LOOK)

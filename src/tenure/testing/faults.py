@@ -35,7 +35,8 @@ START_LIMIT = 30.0
 STOP_LIMIT = 35.0
 """Seconds in which the worker has to end, its grace of 25 s included."""
 
-_DONE = re.compile(rb"^done ", re.MULTILINE)
+_DONE = re.compile(rb"\A(?:done |(?:retry|release|dead|cancel) .*^done )", re.DOTALL | re.MULTILINE)
+"""A write that settles jobs, and one of them as done; an add may have the same bytes among its arguments."""
 _SETTLED = ("done", "retried", "released", "dead", "cancelled")
 """The ends of a hand-out that a worker counts as well."""
 
