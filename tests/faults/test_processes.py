@@ -119,8 +119,8 @@ def test_a_worker_is_killed_and_started_again_under_its_name(stage: Stage) -> No
     producer = Producer(0.05, 0.1)
     try:
         wait_for(lambda: len(stage.executions(job.id)) == 2, 4 * limit, "the job runs again")
-        recovered(f"a job of a killed namesake runs again (visibility timeout {limit:g} s)",
-                  time.monotonic() - killed_at, limit + 1.0)  # fmt: skip
+        again = time.monotonic() - killed_at
+        recovered(f"a job of a killed namesake runs again (visibility timeout {limit:g} s)", again, limit + 1.0)
     finally:
         others = producer.stop()
     stage.wait_done(1 + len(others))
@@ -132,19 +132,20 @@ def test_a_worker_is_killed_and_started_again_under_its_name(stage: Stage) -> No
 
 def test_the_whole_tree_and_the_server_are_killed(stage: Stage) -> None:
     address = stage.url.removeprefix("tenure://")
-    first = stage.start_worker("first", "--processes", "1", "--threads", "2", "--visibility-timeout", "1s")
+    options = ("--processes", "1", "--threads", "2", "--visibility-timeout", "1s")
+    first = stage.start_worker("first", *options)
     job = jobs.hold.delay(1)
     wait_for(stage.executions, 10, "the job has started")
+    stage.start_worker("second", *options)
     process.kill_tree(first.pid)
     process.kill(stage.server.pid)
     first.wait()
     stage.server.wait()
     stage.start_server(address)  # it has never heard of that worker, but the job's row tells of its lease
     started_at = time.monotonic()
-    stage.start_worker("second", "--processes", "1", "--threads", "2")
     wait_for(lambda: len(stage.executions()) == 2, 6, "the job runs again")
-    recovered("a job of a killed worker runs again after a restart (visibility timeout 1 s)",
-              time.monotonic() - started_at, 2.0)  # fmt: skip
+    again = time.monotonic() - started_at
+    recovered("jobs of a killed worker run again after a restart (visibility timeout 1 s)", again, 2.0)
     stage.wait_done(1)
     assert [how for how, _ in _ends(stage, job)] == ["returned", "done"]
     stage.check(jobs.app.counts, killed=(first,))

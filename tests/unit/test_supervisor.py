@@ -210,7 +210,7 @@ def test_a_process_that_only_waits_for_answers_is_spared_once(rig: Rig) -> None:
 
 def test_a_second_signal_ends_it_at_once(rig: Rig) -> None:
     rig.supervisor._on_leave()
-    rig.clock.now += 0.2
+    rig.clock.now += 0.05
     rig.supervisor._on_leave()
     rig.supervisor._on_time()
     assert rig.made[0].killed
@@ -218,11 +218,11 @@ def test_a_second_signal_ends_it_at_once(rig: Rig) -> None:
 
 def test_two_signals_in_the_same_moment_are_one(rig: Rig) -> None:
     rig.supervisor._on_leave()
-    rig.clock.now += 0.05
+    rig.clock.now += 0.02
     rig.supervisor._on_leave()
     rig.supervisor._on_time()
     assert not rig.made[0].killed
-    assert rig.supervisor._timeout() == pytest.approx(25.0 - 0.05)
+    assert rig.supervisor._timeout() == pytest.approx(25.0 - 0.02)
 
 
 def test_byes_that_give_back_nothing_are_tried_for_a_moment_only(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

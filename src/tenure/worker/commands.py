@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-ONE_SIGNAL = 0.1
+ONE_SIGNAL = 0.03
 """Seconds within which a second signal to leave is a copy of the first: GNU timeout sends one to the process and one
-to its group."""
+to its group, and a wrapper passes on what the terminal has sent to both.  Nobody presses Ctrl+C twice as fast."""
 
 
 class Commands:
