@@ -10,6 +10,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ from tests.stage.apps import elsewhere, jobs
 from tests.stage.figures import recovered
 from tests.stage.harness import SETTLED, Stage, wait_for
 from tests.stage.scripts import VERBS, LosesAnswers, Tears
+from tests.stage.sizes import sized
 
 T = TypeVar("T")
 
@@ -74,25 +76,26 @@ class Bench:
         assert job.created
         return job
 
-    def take(self, job: Job[int], fence: int = 1) -> Delivery:
-        """Take the job that is ready, at its hand-out number `fence`: an earlier one that was lost would show."""
+    def take(self, *jobs: Job[int], fence: int = 1) -> list[Delivery]:
+        """Take all jobs that are ready, at their hand-out number `fence`: an earlier one that was lost would show."""
         self.before(b"take")
         begun = time.monotonic()
-        (delivery,) = repeat(lambda: self.consumer.take(10, 0.5))
+        deliveries = repeat(lambda: self.consumer.take(10, 0.5))
         self.slowest = max(self.slowest, time.monotonic() - begun)
-        assert (delivery.receipt, delivery.fence) == (b"%b:%d" % (job.id.encode(), fence), fence)
-        return delivery
+        assert [one.receipt for one in deliveries] == [b"%b:%d" % (job.id.encode(), fence) for job in jobs]
+        return deliveries
 
-    def settle(self, settlement: Settlement) -> Settled:
-        """Settle, and count the answer as a worker does."""
-        self.before(settlement.kind.encode())
-        (answer,) = repeat(lambda: self.consumer.settle([settlement]))
-        self.counted[NAMES[counter_of(answer)]] += 1
-        return answer
+    def settle(self, *settlements: Settlement) -> list[Settled]:
+        """Settle in one write, and count the answers as a worker does."""
+        self.before(settlements[0].kind.encode())
+        answers = repeat(lambda: self.consumer.settle(settlements))
+        self.counted.update(NAMES[counter_of(answer)] for answer in answers)
+        return answers
 
-    def done(self, delivery: Delivery) -> None:
+    def done(self, *deliveries: Delivery) -> None:
         """Settle as done."""
-        assert self.settle(Settlement(delivery.receipt, "done", result=b"\xc0")) == Settled("ok", "done")
+        settlements = [Settlement(one.receipt, "done", result=b"\xc0") for one in deliveries]
+        assert self.settle(*settlements) == [Settled("ok", "done")] * len(deliveries)
 
     def check(self) -> dict[str, int]:
         """Hold every account against the others; returns the record's hand-outs."""
@@ -111,31 +114,32 @@ class Bench:
         return handouts
 
 
-def hello(bench: Bench) -> None:
-    """Begin a connection; the take that it is for has to come through."""
-    bench.consumer.close()
-    bench.begin_session()
-    bench.done(bench.take(bench.add()))
+def one(bench: Bench) -> None:
+    """Add one job, take it and have it done."""
+    bench.done(*bench.take(bench.add()))
 
 
-def add(bench: Bench) -> None:
-    """Add one job and have it done."""
-    bench.done(bench.take(bench.add()))
+def three(bench: Bench) -> None:
+    """Add three jobs in one write, take them with one line, and have them done in one write."""
+    added = jobs.app.add_many([jobs.work.s(number) for number in range(3)])
+    together = [job for job in added if isinstance(job, Job) and job.created]
+    bench.done(*bench.take(*together))
 
 
 def retry(bench: Bench) -> None:
     """Try a job again at once: one attempt more, and the job is ready."""
     job = bench.add()
-    settlement = Settlement(bench.take(job).receipt, "retry", reason="no luck", error=b"\x80")
-    assert bench.settle(settlement) == Settled("ok", "scheduled")
-    again = bench.take(job, fence=2)
+    (delivery,) = bench.take(job)
+    settlement = Settlement(delivery.receipt, "retry", reason="no luck", error=b"\x80")
+    assert bench.settle(settlement) == [Settled("ok", "scheduled")]
+    (again,) = bench.take(job, fence=2)
     assert (again.attempt, again.losses) == (2, 0)
     bench.done(again)
 
 
 def extend(bench: Bench) -> None:
     """Extend the lease of a job: it stays that hand-out, with a later deadline."""
-    delivery = bench.take(bench.add())
+    (delivery,) = bench.take(bench.add())
     bench.before(b"extend")
     (answer,) = repeat(lambda: bench.keeper.extend([Extend(delivery.receipt, b"\x01")]))
     assert answer.deadline is not None
@@ -146,15 +150,39 @@ def extend(bench: Bench) -> None:
 def bye(bench: Bench) -> None:
     """Give back the job of a process that died: one loss, and the job is ready at once."""
     job = bench.add()
-    delivery = bench.take(job)
+    (delivery,) = bench.take(job)
     bench.before(b"bye")
     ended = repeat(lambda: bench.keeper.bye(bench.session, "lost", "SIGKILL", [delivery.receipt]))
     assert ended == [EndedAs("lost", False)]
     bench.consumer.close()
     bench.begin_session()
-    again = bench.take(job, fence=2)
+    (again,) = bench.take(job, fence=2)
     assert (again.attempt, again.losses) == (1, 1)
     bench.done(again)
+
+
+@dataclass(frozen=True)
+class Act:
+    """What is done over and over with a line torn, how its hand-outs end, and the bytes from one place to the next."""
+
+    verb: bytes
+    run: Callable[[Bench], None]
+    ends: dict[str, int]
+    step: int = 1
+
+
+SOME = sized(9, 1)
+ACTS = {
+    "add": Act(b"add", one, {"done": 1}),
+    "take": Act(b"take", one, {"done": 1}),
+    "done": Act(b"done", one, {"done": 1}),
+    "retry": Act(b"retry", retry, {"done": 1, "retried": 1}),
+    "extend": Act(b"extend", extend, {"done": 1}),
+    "bye": Act(b"bye", bye, {"done": 1, "lost": 1}),
+    "three adds": Act(b"add", three, {"done": 3}, SOME),
+    "take of three": Act(b"take", three, {"done": 3}, SOME),
+    "three dones": Act(b"done", three, {"done": 3}, SOME),
+}
 
 
 @pytest.fixture
@@ -182,52 +210,39 @@ def bench(stage: Stage, proxy: Proxy) -> Iterator[Bench]:
             broker.close()
 
 
-ACTS = {
-    b"hello": (hello, {"done": 1}),
-    b"add": (add, {"done": 1}),
-    b"take": (add, {"done": 1}),
-    b"done": (add, {"done": 1}),
-    b"retry": (retry, {"done": 1, "retried": 1}),
-    b"extend": (extend, {"done": 1}),
-    b"bye": (bye, {"done": 1, "lost": 1}),
-}
-
-
-@pytest.mark.parametrize("verb", ACTS, ids=bytes.decode)
-def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, verb: bytes) -> None:
-    act, each = ACTS[verb]
-    rounds, places = 0, []
+@pytest.mark.parametrize("name", ACTS)
+def test_torn_at_every_byte(stage: Stage, bench: Bench, tears: Tears, name: str) -> None:
+    act, rounds, places = ACTS[name], 0, []
     for direction in Direction:
-        for after in count():
-            tears.arm(verb, direction, after)
-            act(bench)
+        for after in count(0, act.step):
+            tears.arm(act.verb, direction, after)
+            act.run(bench)
             rounds += 1
             handouts = bench.check()
-            assert handouts == dict.fromkeys(handouts, 0) | {how: rounds * times for how, times in each.items()}
+            assert handouts == dict.fromkeys(handouts, 0) | {how: rounds * each for how, each in act.ends.items()}
             if tears.disarm():  # there is no such byte any more: the line, or its answer, is shorter
                 break
         places.append(after)
-    print(f"{verb.decode()}: {places[0]} places of the line, {places[1]} of the answer")
+    print(f"{name}: {places[0]} bytes of what was asked, {places[1]} of the answer")
     assert min(places) > len(b"ok\n")
     recovered("the answer to a take is given again", bench.slowest, 0.5)
     stage.check(jobs.app.counts)
 
 
 def test_a_line_arrives_after_its_repeat_was_answered(stage: Stage, bench: Bench, proxy: Proxy) -> None:
-    for verb, (act, _) in ACTS.items():
-        if verb == b"hello":  # is said on each connection of its own
-            continue
-        act(bench)  # so that its connection is there, and the line is the next that is sent
+    for name in ("add", "take", "done", "retry", "extend", "bye"):
+        act = ACTS[name]
+        act.run(bench)  # so that its connection is there, and the line is the next that is sent
 
-        def hold_back(about: bytes, verb: bytes = verb) -> None:
+        def hold_back(about: bytes, verb: bytes = act.verb) -> None:
             if about == verb:
                 bench.before = lambda verb: None
                 proxy.late_request()
 
         bench.before = hold_back
         begun = time.monotonic()
-        act(bench)
-        assert time.monotonic() - begun > READ_LIMIT, f"{verb.decode()} was not held back"
+        act.run(bench)
+        assert time.monotonic() - begun > READ_LIMIT, f"{name} was not held back"
         bench.check()
         time.sleep(0.1)  # by now the old line has arrived
         bench.check()
