@@ -13,7 +13,7 @@ import pytest
 from tenure import App, JobContext, Retry, current_job
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, TestHold
-from tenure.outcome import Died, Failed, Outcome, Retried, Returned
+from tenure.outcome import Died, Failed, Interrupted, Outcome, Retried, Returned
 from tenure.worker.executor import Executor
 from tenure.worker.room import ASYNC, SYNC
 from tests.unit.worker_fakes import delivery
@@ -180,3 +180,14 @@ def test_kinds_of_slots(executor: Executor) -> None:
 def test_a_process_without_coroutines_never_loads_asyncio() -> None:
     code = [sys.executable, "-c", WITHOUT_COROUTINES]
     assert subprocess.run(code, capture_output=True, text=True, timeout=30, check=True).stdout == "[]\n"
+
+
+def test_a_job_whose_lease_is_lost_while_its_arguments_are_read_does_not_begin(executor: Executor) -> None:
+    hold = TestHold(lease_lost=True)
+    late = delivery(task="given", args=(7,), deadline=1000.0)
+    outcome, _ = executor.execute(late, hold)
+    assert isinstance(outcome, Interrupted)
+    assert hold.said == []
+    hold.lease_lost = False  # it was extended meanwhile
+    outcome, _ = executor.execute(late, hold)
+    assert isinstance(outcome, Returned)

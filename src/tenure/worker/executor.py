@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from tenure.codec import pack_not_stored
 from tenure.context import Hold, JobContext, enter
-from tenure.errors import DecodeError, NotSerializable
+from tenure.errors import DecodeError, LeaseLost, NotSerializable
 from tenure.message import Delivery, Message, Raw
-from tenure.outcome import Broken, Died, Newer, Outcome, Returned, UnknownTask, failure_from
+from tenure.outcome import Broken, Died, Interrupted, Newer, Outcome, Returned, UnknownTask, failure_from
 from tenure.settle import Policy, outcome_of
 from tenure.task import Task
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
@@ -116,6 +116,8 @@ class Executor:
         except TypeError as error:  # the function has changed since the call: no try will make them fit
             return Broken(f"bad arguments: {error}"), policy
         context = self._context(message, delivery, hold)
+        if self._boot() >= delivery.deadline and context.lease_lost:
+            return Interrupted(failure_from(LeaseLost("the lease was lost before the arguments were read"))), policy
         if logger.isEnabledFor(logging.INFO):
             logger.info("start %s %s attempt %d", message.task, message.id, delivery.attempt)
         return Call(task, context, args, kwargs, policy)
