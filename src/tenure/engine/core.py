@@ -13,9 +13,9 @@ from tenure.engine.leases import Lease, LeaseBook
 from tenure.engine.ledger import Ledger
 from tenure.engine.space import Space
 from tenure.engine.states import (
+    ATTEMPTS,
     CANCELLED,
     DEAD,
-    H_CANCELLED,
     H_DONE,
     HOW_NAMES,
     LOSSES,
@@ -206,7 +206,7 @@ class Core:
         reason: str | None = None,
     ) -> None:
         lost = how in LOSSES
-        attempt = HOW_NAMES[how] in ("retried", "dead") or (how == H_CANCELLED)
+        attempt = how in ATTEMPTS
         self.store.begin()
         self.store.execute(
             END_OTHERWISE,
