@@ -185,7 +185,10 @@ def test_random_weather(stage: Stage, seed: int) -> None:
         print(f"seed {seed}: all done {time.monotonic() - calm_at:.2f} s into the calm; {dict(done)}")
         wait_for(lambda: stage.totals()["running"] == 0, 10, "nothing runs any more")
         totals = stage.check(counts)["totals"]
-    print(f"seed {seed}: {totals}")
+    killed = sum(worker.output.count("ended (SIGKILL)") for worker in workers)
+    print(f"seed {seed}: {killed} processes killed; {totals}")
+    for running in (*workers, stage.server):
+        assert "Traceback" not in running.output, f"seed {seed}: a fault of ours in {running.log}"
     assert totals["added"] == totals["done"] == len(ids) == len(set(ids)) == count
     assert totals["handouts"]["retried"] >= count // 3
     assert {one.job for one in stage.executions() if one.ended} == set(ids)
