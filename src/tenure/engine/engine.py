@@ -19,7 +19,8 @@ from tenure.engine.store import Db, DbError, Durability, Store, connect, copied,
 from tenure.engine.taking import TakeAnswer
 from tenure.wire.commands import Add, Bye, ExtendItem, Settle, StateLine, Take
 
-RUN_OUT_BATCH = 2_000
+RUN_OUT_BATCH = 500
+"""Leases that one turn ends at most: what arrives meanwhile waits for these only."""
 
 
 class Engine:
