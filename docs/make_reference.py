@@ -30,7 +30,7 @@ from tenure.worker.counts import Counts
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made from the code by `make reference`: change the docstrings, not this page -->"
 FOR_TENURE_ITSELF = {
-    "App": {"asend", "dead_hooks", "import_includes", "send"},
+    "App": {"aadd_message", "add_message", "add_task", "dead_hooks", "import_includes"},
     "BrokerUnavailable": {"adapt"},
     "Counts": {"line", "write"},
     "InlineWorker": {"close"},
@@ -39,9 +39,10 @@ FOR_TENURE_ITSELF = {
     "RecordingBroker": {"add", "close", "end"},
     "Signature": {"call_options"},
     "Task": {
-        "asend", "check", "check_call", "forget_plan", "message", "pack_result", "plan", "running", "send", "unpack",
-        "unpack_result",
+        "asend", "belong_to", "check", "check_call", "forget_plan", "message", "pack_result", "plan", "running", "send",
+        "unpack", "unpack_result",
     },
+    "TaskGroup": {"join"},
     "TestHold": {"cancelled", "deadline", "extend", "idle", "progress", "stopping"},
 }  # fmt: skip
 """Members without an underscore that only Tenure's own modules have a use for."""
@@ -65,7 +66,7 @@ def sections() -> list[Section]:
             "App and tasks",
             "",
             [
-                *_named(tenure.App, tenure.Task),
+                *_named(tenure.App, tenure.TaskGroup, tenure.Task),
                 ("TaskCall", task.TaskCall),
                 *_named(tenure.Signature, tenure.Backoff),
                 ("Worker", Worker),

@@ -40,6 +40,7 @@ from tenure.errors import (
     WouldDeadlock,
     WrongArgument,
 )
+from tenure.groups import TaskGroup
 from tenure.job import Job, as_completed
 from tenure.outcome import DeadJob, Failure
 from tenure.retry import Backoff
@@ -84,6 +85,7 @@ __all__ = [
     "Snooze",
     "Task",
     "TaskDefinitionError",
+    "TaskGroup",
     "TenureError",
     "WouldDeadlock",
     "WrongArgument",

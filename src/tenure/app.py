@@ -9,22 +9,23 @@ from contextlib import contextmanager
 from enum import Enum, EnumType
 from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Never, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, overload
 
 from tenure import apps
 from tenure.broker import Added, Broker, ProducerCounts
 from tenure.config import Settings, find_broker, seconds, whole
-from tenure.context import JobContext
-from tenure.definition import Anything, AsyncContextTask, AsyncTask, Awaited, ContextTask, Define, PlainTask, define
+from tenure.definition import TaskMaker, define
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
+from tenure.groups import TaskGroup
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, job_id, place_of, refuse_unknown, shown
 from tenure.outcome import DeadHook
-from tenure.signature import Signature
-from tenure.task import P, R, Task
-from tenure.task_options import TaskWords, dead_hook, task_options
+from tenure.routing import Routes, routing
+from tenure.signature import CallWords, Signature
+from tenure.task import R, Task
+from tenure.task_options import TaskOptions, dead_hook
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -40,14 +41,16 @@ H = TypeVar("H", bound=DeadHook)
 _DEFAULTS = Settings()
 
 
-class App:
+class App(TaskMaker):
     """A named set of tasks and the broker that holds their jobs.
 
     `broker` is a URL, or a broker; left out, it is looked for in $TENURE_BROKER, then in `[tool.tenure]` of
     pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  `include` names the modules that a
     worker imports for their tasks.  `add_timeout` (at most 300) and `visibility_timeout` are seconds, `pool_size` is
     the largest number of connections for adding.  `compress_over`: arguments of more than so many bytes travel
-    compressed (None: never).  Raises ConfigError for a value that cannot be.
+    compressed (None: never).  `routes` says in which queues the jobs of tasks wait that name none: a dict from names
+    or patterns (`"mail.*"`) to queues, a function of a task's name, its args and kwargs that returns a queue or None,
+    or a list of these, of which the first that names a queue decides.  Raises ConfigError for a value that cannot be.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class App:
         visibility_timeout: float | timedelta = _DEFAULTS.visibility_timeout,
         pool_size: int = _DEFAULTS.pool_size,
         compress_over: int | None = None,
+        routes: Routes | None = None,
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -72,10 +76,12 @@ class App:
             pool_size=pool_size,
         )
         self.compress_over = None if compress_over is None else whole("compress_over", compress_over)
+        self.routing = routing(routes)
         self.enums = NO_ENUMS
         self._given = broker
         self._tasks: dict[str, Task[..., Any]] = {}
         self.tasks: Mapping[str, Task[..., Any]] = MappingProxyType(self._tasks)
+        self._elsewhere: dict[str, Task[..., Any]] = {}
         self._dead_hooks: list[DeadHook] = []
         self.start_hooks: list[Callable[[], object]] = []
         self.stop_hooks: list[Callable[[], object]] = []
@@ -86,38 +92,6 @@ class App:
 
     def __repr__(self) -> str:
         return f"<App {self.name}: {len(self._tasks)} tasks>"
-
-    @overload
-    def task(self, function: Callable[Concatenate[Anything, ...], Awaited[R]], /) -> AsyncTask[..., R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def task(self, function: Callable[Concatenate[Anything, ...], R], /) -> PlainTask[..., R]: ...
-    @overload
-    def task(self, function: Callable[Concatenate[JobContext, P], Awaited[R]], /) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, Awaited[R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
-    @overload
-    def task(self, function: None = None, /, **words: Unpack[TaskWords]) -> Define: ...
-
-    def task(self, function: Callable[..., Any] | None = None, /, **words: Unpack[TaskWords]) -> Any:
-        """Make a task of the function below: `@app.task`, or `@app.task(queue="billing", ...)`.
-
-        `name` (default: module.qualname), `queue`, `key` (a function of the task's parameters that returns the
-        idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
-        (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
-        these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
-        a `Failure`, called when a job has failed for good; see `App.on_dead`), `on_lease_lost` ("raise": the function
-        is ended by `LeaseLost` when another worker may hold its job; "finish": it is not), `results` (False: what the
-        function returns is not kept), `check` (False: arguments need not fit the function's type hints).
-        Raises TaskDefinitionError.
-        """
-        options = task_options(words)
-        if function is not None:
-            return self._register(define(self, function, words.get("name"), options))
-        return lambda function: self._register(define(self, function, words.get("name"), options))
 
     def on_dead(self, hook: H, /) -> H:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
@@ -175,8 +149,44 @@ class App:
 
     def queues(self) -> list[str]:
         """Return the names of all queues of the tasks, `default` first, then in alphabetical order."""
-        names = {task.defaults.queue for task in self._tasks.values()}
+        names = {task.queue for task in self._tasks.values()}
         return sorted(names, key=lambda name: (name != DEFAULT_QUEUE, name))
+
+    def add_group(self, group: TaskGroup) -> None:
+        """Make the tasks of a group tasks of this app, and those that the group makes later.
+
+        Raises ConfigError for a group of another app, and TaskDefinitionError where two tasks have one name.
+        """
+        if not isinstance(group, TaskGroup):
+            raise ConfigError(f"app.add_group takes a TaskGroup, not {shown(group)}")
+        for task in group.tasks:
+            self._refuse_seconds(task)
+        group.join(self)
+        for task in group.tasks:
+            self.add_task(task)
+
+    def add_task(self, task: Task[..., Any]) -> None:
+        """Know a task under its name and its aliases; `task` and `add_group` are built on it."""
+        self._refuse_seconds(task)
+        task.belong_to(self)
+        self._tasks.update(dict.fromkeys(task.names, task))
+
+    def send(
+        self, task: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **words: Unpack[CallWords]
+    ) -> Job[Any]:
+        """Add a job of a task by its name alone, whose code need not be here: `app.send("shop.charge", [42])`.
+
+        A task that this app has is called with its own options and checks.  Of any other one nothing is known: its
+        queue is what the call or the routes say, else `default`.  Options are those of `Task.options`, raises what
+        `Task.delay` does.
+        """
+        return self._by_name(task).options(**words).delay(*args, **(kwargs or {}))
+
+    async def asend(
+        self, task: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **words: Unpack[CallWords]
+    ) -> Job[Any]:
+        """Add a job by a task's name from a coroutine; see `send`."""
+        return await self._by_name(task).options(**words).adelay(*args, **(kwargs or {}))
 
     def add_many(self, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:
         """Add many jobs in as few writes as possible; one answer a signature, in order.
@@ -197,8 +207,8 @@ class App:
 
         return self._add(messages, merge)
 
-    def send(self, task: Task[P, R], message: Message) -> Job[R]:
-        """Add one message of a task; `Task.delay` is built on it."""
+    def add_message(self, message: Message) -> Job[Any]:
+        """Add one message; `Task.delay` is built on it."""
 
         try:
             answers = self.broker.add([message])
@@ -207,13 +217,13 @@ class App:
             raise
         return _job_or_raise(self, message, answers)
 
-    async def asend(self, task: Task[P, R], message: Message) -> Job[R]:
+    async def aadd_message(self, message: Message) -> Job[Any]:
         """Add one message from a coroutine, in a thread beside the event loop; `Task.adelay` is built on it."""
         import asyncio  # a process without coroutines does not pay for it
 
         loop = asyncio.get_running_loop()
         # Shielded: a job that was called for is added and counted, also where nobody waits for it any more.
-        return await asyncio.shield(loop.run_in_executor(self._sender_threads(), self.send, task, message))
+        return await asyncio.shield(loop.run_in_executor(self._sender_threads(), self.add_message, message))
 
     @overload
     def job(self, id: str, task: Task[..., R]) -> Job[R]: ...
@@ -338,17 +348,29 @@ class App:
 
         return connect(self.broker_url, add_timeout=self.settings.add_timeout, pool_size=self.settings.pool_size)
 
-    def _register(self, task: Task[..., Any]) -> Task[..., Any]:
-        other = self._tasks.get(task.name)
-        # The same place defined again is a module that was loaded again.
-        if other is not None and place_of(other.fn) != place_of(task.fn):
+    def _defined(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[..., Any]:
+        task = define(self, function, name, options)
+        self.add_task(task)
+        return task
+
+    def _refuse_seconds(self, task: Task[..., Any]) -> None:
+        for name in task.names:
+            other = self._tasks.get(name)
+            # The same place defined again is a module that was loaded again.
+            if other is None or place_of(other.fn) == place_of(task.fn):
+                continue
             file, line = place_of(other.fn) or ("unknown file", 0)
             raise TaskDefinitionError(
-                f"two tasks have the name {task.name}: the other one is defined in {file}, line {line}; "
+                f"two tasks have the name {name}: the other one is defined in {file}, line {line}; "
                 "rename one, or give it a name of its own: @app.task(name=...)"
             )
-        self._tasks[task.name] = task
-        return task
+
+    def _by_name(self, name: str) -> Task[..., Any]:
+        """Return the task of this name, or a stand-in for one whose code is elsewhere."""
+        known = self._tasks.get(checked("task name", name)) or self._elsewhere.get(name)
+        if known is None:
+            known = self._elsewhere[name] = define(self, _elsewhere, name, TaskOptions(check=False))
+        return known
 
     def _check_own(self, call: object) -> None:
         if not isinstance(call, Signature):
@@ -365,6 +387,10 @@ class App:
             error.adapt(convert)
             raise
         return convert(answers)
+
+
+def _elsewhere(*args: Any, **kwargs: Any) -> Any:
+    """Stand for a function that this process does not have."""
 
 
 def _checked_include(include: object) -> tuple[str, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Concatenate, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Protocol, Unpack, final, overload
 
 from tenure.context import JobContext
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.functions import callers_signature, is_coroutine_function, refuse_what_cannot_run
 from tenure.names import checked, task_name
 from tenure.task import P, R, Task
-from tenure.task_options import TaskOptions
+from tenure.task_options import TaskOptions, TaskWords, task_options
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -94,3 +95,44 @@ def define(app: App, function: Callable[..., Any], name: str | None, options: Ta
         return kind(app, function, checked("task name", name), options)
     except ConfigError as error:
         raise TaskDefinitionError(f"@app.task: {error}") from None
+
+
+class TaskMaker(ABC):
+    """What makes tasks of functions: an App, or a TaskGroup."""
+
+    @overload
+    def task(self, function: Callable[Concatenate[Anything, ...], Awaited[R]], /) -> AsyncTask[..., R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[Concatenate[Anything, ...], R], /) -> PlainTask[..., R]: ...
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], Awaited[R]], /) -> AsyncContextTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextTask[P, R]: ...
+    @overload
+    def task(self, function: Callable[P, Awaited[R]], /) -> AsyncTask[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def task(self, function: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def task(self, function: None = None, /, **words: Unpack[TaskWords]) -> Define: ...
+
+    def task(self, function: Callable[..., Any] | None = None, /, **words: Unpack[TaskWords]) -> Any:
+        """Make a task of the function below: `@app.task`, or `@app.task(queue="billing", ...)`.
+
+        `name` (default: module.qualname), `aliases` (other names under which its jobs may come, as after a rename),
+        `queue` (default: what the app's routes say, else `default`), `key` (a function of the task's parameters that
+        returns the idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
+        (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
+        these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
+        a `Failure`, called when a job has failed for good; see `App.on_dead`), `on_lease_lost` ("raise": the function
+        is ended by `LeaseLost` when another worker may hold its job; "finish": it is not), `results` (False: what the
+        function returns is not kept), `check` (False: arguments need not fit the function's type hints).
+        Raises TaskDefinitionError.
+        """
+        options = task_options(words)
+        if function is not None:
+            return self._defined(function, words.get("name"), options)
+        return lambda function: self._defined(function, words.get("name"), options)
+
+    @abstractmethod
+    def _defined(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[..., Any]:
+        """Make the task and keep it."""

@@ -31,7 +31,7 @@ from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS
-from tenure.message import Message
+from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, shown
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
@@ -51,14 +51,13 @@ class Task(Generic[P, R]):
     """A function under the name by which workers find it; made by `@app.task`.
 
     Calling it runs the plain function.  `delay()` adds a job, `s()` makes a signature, `options()` gives a call
-    options of its own.
+    options of its own.  `queue` is where its jobs wait, unless a call or a function in the app's routes says otherwise.
     """
 
     __name__: str
 
     def __init__(self, app: App, function: Callable[..., Any], name: str, defaults: TaskOptions) -> None:
         functools.update_wrapper(self, function)
-        self.app = app
         self.fn = function
         self.name = name
         self.defaults = defaults
@@ -71,11 +70,20 @@ class Task(Generic[P, R]):
         self._enums = NO_ENUMS
         if defaults.key is not None:
             _check_key_takes(name, defaults.key, signature)
+        self.belong_to(app)
+
+    def belong_to(self, app: App) -> None:
+        """Become a task of this app; a task of a TaskGroup does when the group is added to one."""
+        own = self.defaults.queue
+        self.app = app
+        self.queue = own or app.routing.of_task(self.name) or DEFAULT_QUEUE
+        self._routed = own is None and app.routing.by_call
+        self.forget_plan()
 
     @property
-    def queue(self) -> str:
-        """The queue in which its jobs wait, unless a call says otherwise."""
-        return self.defaults.queue
+    def names(self) -> tuple[str, ...]:
+        """All names under which its jobs may come: its own first, then its aliases."""
+        return self.name, *self.defaults.aliases
 
     @property
     def backoff(self) -> Backoff:
@@ -108,7 +116,7 @@ class Task(Generic[P, R]):
         NotSerializable (one without a wire form), KeyConflict and MessageTooLarge (refused by the broker), and
         BrokerUnavailable when there was no answer within the app's `add_timeout`.
         """
-        return self.app.send(self, self.message(args, kwargs, NO_OPTIONS))
+        return self.app.add_message(self.message(args, kwargs, NO_OPTIONS))
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job from a coroutine: as `delay`, and the event loop goes on meanwhile.
@@ -116,7 +124,7 @@ class Task(Generic[P, R]):
         Cancelled while it waits, the job is added all the same, or `app.counts` tells that it was not.  Raises what
         `delay` does.
         """
-        return await self.app.asend(self, self.message(args, kwargs, NO_OPTIONS))
+        return await self.app.aadd_message(self.message(args, kwargs, NO_OPTIONS))
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call as a value that can be kept, given options, and sent later.
@@ -139,12 +147,12 @@ class Task(Generic[P, R]):
     def send(self, signature: Signature[R]) -> Job[R]:
         """Add the job of a signature of this task."""
         message = self.message(signature.args, signature.kwargs, signature.call_options)
-        return self.app.send(self, message)
+        return self.app.add_message(message)
 
     async def asend(self, signature: Signature[R]) -> Job[R]:
         """Add the job of a signature of this task from a coroutine."""
         message = self.message(signature.args, signature.kwargs, signature.call_options)
-        return await self.app.asend(self, message)
+        return await self.app.aadd_message(message)
 
     def check(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError unless the function can be called so."""
@@ -172,6 +180,8 @@ class Task(Generic[P, R]):
 
     def message(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: CallOptions) -> Message:
         """Make the message of one call, with a new id; raises like `delay`, but for what the broker refuses."""
+        if self._routed and options.queue is None:
+            options = replace(options, queue=self.app.routing.of_call(self.name, args, kwargs))
         filled = self._binding.filled(args, kwargs)
         if filled is not None:
             key = self._key(options, filled, {})
@@ -256,7 +266,7 @@ class Task(Generic[P, R]):
             args=packed,
             checksum=crc32(packed),
             fingerprint=print_,
-            queue=options.queue or own.queue,
+            queue=options.queue or self.queue,
             key=key,
             priority=own.priority if options.priority is None else options.priority,
             run_at=options.run_at,
@@ -312,12 +322,12 @@ class TaskCall(Generic[P, R]):
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job with these options; see `Task.delay`."""
         task = self._task
-        return task.app.send(task, task.message(args, kwargs, self._options))
+        return task.app.add_message(task.message(args, kwargs, self._options))
 
     async def adelay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job with these options from a coroutine; see `Task.adelay`."""
         task = self._task
-        return await task.app.asend(task, task.message(args, kwargs, self._options))
+        return await task.app.aadd_message(task.message(args, kwargs, self._options))
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Signature[R]:
         """Return the call with these options as a value that can be kept and sent later."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from tenure.config import seconds, whole
 from tenure.errors import ConfigError, JobControl, TaskDefinitionError
-from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, DEFAULT_QUEUE
+from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY
 from tenure.names import checked, did_you_mean, shown, unknown_option
 from tenure.outcome import DeadHook
 from tenure.retry import DEFAULT_BACKOFF, Backoff
@@ -25,7 +25,8 @@ class TaskWords(TypedDict, total=False):
     """The options of a task as a user writes them; see `App.task`."""
 
     name: str | None
-    queue: str
+    aliases: Sequence[str]
+    queue: str | None
     key: Callable[..., str] | None
     priority: int
     max_attempts: int
@@ -44,10 +45,12 @@ class TaskWords(TypedDict, total=False):
 class TaskOptions:
     """What a task says about all its jobs, checked.  `visibility_timeout` is seconds; None: no own.
 
-    `check`: whether arguments that do not fit the function's type hints are refused.
+    `aliases`: other names under which its jobs may come.  `check`: whether arguments that do not fit the function's
+    type hints are refused.
     """
 
-    queue: str = DEFAULT_QUEUE
+    aliases: tuple[str, ...] = ()
+    queue: str | None = None
     key: Callable[..., str] | None = None
     priority: int = DEFAULT_PRIORITY
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
@@ -75,6 +78,12 @@ def task_options(words: Mapping[str, object]) -> TaskOptions:
 
 def _optional_seconds(name: str) -> Callable[[object], float | None]:
     return lambda value: None if value is None else seconds(name, value)
+
+
+def _checked_aliases(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"aliases={shown(value)} has to be a list of names, such as aliases=['shop.old_name']")
+    return tuple(dict.fromkeys(checked("alias", name) for name in value))
 
 
 def _checked_key(value: object) -> object:
@@ -151,7 +160,8 @@ def dead_hook(value: object) -> DeadHook:
 
 
 _CHECKS: Mapping[str, Callable[[Any], Any]] = {
-    "queue": functools.partial(checked, "queue"),
+    "aliases": _checked_aliases,
+    "queue": lambda value: None if value is None else checked("queue", value),
     "key": _checked_key,
     "priority": functools.partial(whole, "priority"),
     "max_attempts": functools.partial(whole, "max_attempts"),

@@ -177,7 +177,11 @@ def _checked_queues(queues: object) -> tuple[str, ...]:
 
 def queue_warnings(app: App, queues: Sequence[str]) -> list[str]:
     """Return the lines that a worker warns with when it starts to work on these queues."""
-    return [line for line in (unused_queues(app, queues), mixed_queues(queues, app.tasks)) if line]
+    return [
+        line
+        for line in (unused_queues(app, queues), unnamed_queues(app, queues), mixed_queues(queues, app.tasks))
+        if line
+    ]
 
 
 def unused_queues(app: App, queues: Sequence[str]) -> str:
@@ -189,6 +193,16 @@ def unused_queues(app: App, queues: Sequence[str]) -> str:
     return (
         f"queues that are no task's own: {', '.join(missing)}. "
         "Only what calls put there with options(queue=) will come." + did_you_mean(missing[0], known)
+    )
+
+
+def unnamed_queues(app: App, queues: Sequence[str]) -> str:
+    """Return a line that warns of queues that only a function in the app's routes knows; empty where there is none."""
+    if not app.routing.by_call or set(queues) != set(app.queues()):
+        return ""
+    return (
+        "routes= has a function, so jobs may wait in queues that no task names; this worker takes nothing from those. "
+        "Name all queues to work on: --queues"
     )
 
 
