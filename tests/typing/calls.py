@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from tenure import AddError, App, Backoff, Job, JobContext, Signature, Task, current_job
+from tenure import AddError, App, Backoff, Job, JobContext, Signature, Task, TaskGroup, current_job
 
 app = App("shop", include=["shop.mail"])
 
@@ -47,6 +47,20 @@ def many(*numbers: int, **words: str) -> int:
     return len(numbers) + len(words)
 
 
+mail = TaskGroup("mail")
+app.add_group(mail)
+
+
+@mail.task
+def deliver(to: str) -> int:
+    return len(to)
+
+
+@mail.task(aliases=["mail.old"])
+async def collect(ctx: JobContext, box: int) -> list[str]:
+    return [str(box)]
+
+
 @app.on_worker_start
 def begin() -> None: ...
 
@@ -58,6 +72,9 @@ async def end() -> None: ...
 def uses() -> None:
     assert_type(charge(42, 999), str)
     assert_type(charge.delay(42, 999, note="fast"), Job[str])
+    assert_type(deliver.delay("ann"), Job[int])
+    assert_type(collect.delay(3).result(), list[str])
+    assert_type(app.send("elsewhere.task", [1], {"b": 2}, priority=3), Job[Any])
     assert_type(charge.s(42), Signature[str])
     assert_type(charge.s(42).delay(), Job[str])
     assert_type(charge.s(42).options(queue="billing"), Signature[str])
