@@ -20,7 +20,7 @@ import click
 
 import tenure
 from docs.describe import Documented, as_markdown, block, definition, docstring, filled, hint_text, one_line, table
-from tenure import broker, config, context, errors, faults, message, signature, task, task_options, testing
+from tenure import broker, config, context, errors, faults, message, signature, sources, task, task_options, testing
 from tenure.cli import main, options
 from tenure.faults import process
 from tenure.testing import plugin
@@ -30,7 +30,7 @@ from tenure.worker.counts import Counts
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made from the code by `make reference`: change the docstrings, not this page -->"
 FOR_TENURE_ITSELF = {
-    "App": {"aadd_message", "add_message", "add_task", "dead_hooks", "import_includes"},
+    "App": {"aadd_message", "add_message", "add_task", "dead_hooks", "found_broker", "import_includes", "loaded"},
     "BrokerUnavailable": {"adapt"},
     "Counts": {"line", "write"},
     "InlineWorker": {"close"},
@@ -308,6 +308,16 @@ def settings_page() -> str:
         ),
         "## Where the broker is",
         docstring(config.find_broker).replace("Return the", "The", 1),
+        "## In the environment and in pyproject.toml",
+        filled(
+            "Each of these may be written as a variable of the environment, or under its name in the `[tool.tenure]` "
+            "table of the nearest pyproject.toml, found from the current folder upwards. The command line and what the "
+            "code says come first, then the environment, then the file, then the default; `tenure settings` shows each "
+            "value and where it came from. Lengths of time may have a unit (`30s`, `10m`, `1h`, `2d`), sizes too "
+            "(`64KiB`, `1MiB`). A name that there is not is refused in the file; in the environment it is refused "
+            "where it is nearly one of these."
+        ),
+        table(("setting", "variable", "of"), list(_source_rows())),
         "## Numbers",
         docstring(config.Settings),
         table(("name", "default", "from", "to", "unit", "where"), list(_limit_rows())),
@@ -319,6 +329,17 @@ def settings_page() -> str:
         table(("option", "type"), list(_call_rows())),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _source_rows() -> Iterator[tuple[str, str, str]]:
+    parts = {
+        "the app": sources.OF_APP,
+        "`tenure worker`": sources.OF_WORKER,
+        "`tenure server`": sources.OF_SERVER,
+    }
+    for part, names in parts.items():
+        for name in names:
+            yield f"`{name}`", f"`${sources.PREFIX}{name.upper()}`", part
 
 
 def _limit_rows() -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, overload
 
 from tenure import apps
 from tenure.broker import Added, Broker, ProducerCounts
-from tenure.config import Settings, find_broker, seconds, whole
+from tenure.config import Loaded, Settings, checked_number, find_broker, find_broker_and_source, load, seconds, whole
 from tenure.definition import TaskMaker, define
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
 from tenure.groups import TaskGroup
@@ -45,12 +45,14 @@ class App(TaskMaker):
     """A named set of tasks and the broker that holds their jobs.
 
     `broker` is a URL, or a broker; left out, it is looked for in $TENURE_BROKER, then in `[tool.tenure]` of
-    pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  `include` names the modules that a
-    worker imports for their tasks.  `add_timeout` (at most 300) and `visibility_timeout` are seconds, `pool_size` is
-    the largest number of connections for adding.  `compress_over`: arguments of more than so many bytes travel
-    compressed (None: never).  `routes` says in which queues the jobs of tasks wait that name none: a dict from names
-    or patterns (`"mail.*"`) to queues, a function of a task's name, its args and kwargs that returns a queue or None,
-    or a list of these, of which the first that names a queue decides.  Raises ConfigError for a value that cannot be.
+    pyproject.toml, then at tenure://127.0.0.1:7333, when it is first needed.  So are the
+    other settings: $TENURE_ADD_TIMEOUT and so on, `add_timeout = 3` under `[tool.tenure]`, then the default.
+    `include` names the modules that a worker imports for their tasks.  `add_timeout` (5; at most 300) and
+    `visibility_timeout` (30) are seconds, `pool_size` (8) is the largest number of connections for adding.
+    `compress_over`: arguments of more than so many bytes travel compressed (None: never).  `routes` says in which
+    queues the jobs of tasks wait that name none: a dict from names or patterns (`"mail.*"`) to queues, a function of a
+    task's name, its args and kwargs that returns a queue or None, or a list of these, of which the first that names a
+    queue decides.  Raises ConfigError for a value that cannot be.
     """
 
     def __init__(
@@ -59,9 +61,9 @@ class App(TaskMaker):
         *,
         broker: str | Broker | None = None,
         include: Sequence[str] = (),
-        add_timeout: float | timedelta = _DEFAULTS.add_timeout,
-        visibility_timeout: float | timedelta = _DEFAULTS.visibility_timeout,
-        pool_size: int = _DEFAULTS.pool_size,
+        add_timeout: float | timedelta | None = None,
+        visibility_timeout: float | timedelta | None = None,
+        pool_size: int | None = None,
         compress_over: int | None = None,
         routes: Routes | None = None,
         **unknown: Never,
@@ -70,12 +72,14 @@ class App(TaskMaker):
             refuse_unknown("App()", App, unknown)
         self.name = checked("App name", name)
         self.include = _checked_include(include)
-        self.settings = Settings(
-            add_timeout=seconds("add_timeout", add_timeout),
-            visibility_timeout=seconds("visibility_timeout", visibility_timeout),
-            pool_size=pool_size,
-        )
-        self.compress_over = None if compress_over is None else whole("compress_over", compress_over)
+        words = {
+            "add_timeout": add_timeout,
+            "visibility_timeout": visibility_timeout,
+            "pool_size": pool_size,
+            "compress_over": compress_over,
+        }
+        self._words = {name: checked_number(name, value) for name, value in words.items() if value is not None}
+        self._loaded: Loaded | None = None
         self.routing = routing(routes)
         self.enums = NO_ENUMS
         self._given = broker
@@ -246,14 +250,30 @@ class App(TaskMaker):
     @property
     def broker_url(self) -> str:
         """The URL of the broker, looked for as `App` says; raises ConfigError for an app that was given a broker."""
+        return self.found_broker()[0]
+
+    def found_broker(self) -> tuple[str, str]:
+        """Return the URL of the broker, and where it was written; raises ConfigError as `broker_url` does."""
         if isinstance(self._given, str | None):
-            return find_broker(of_app=self._given)
+            return find_broker_and_source(of_app=self._given)
         raise ConfigError(f"{self!r} was given a broker and no URL, so other processes cannot find it; give a URL")
 
     @property
     def counts(self) -> ProducerCounts:
         """What this process's adds came to so far."""
         return ProducerCounts(0, 0, 0) if self._broker is None else self._broker.counts()
+
+    @property
+    def settings(self) -> Settings:
+        """What its code, the environment and pyproject.toml say, looked for when it is first needed."""
+        return (self._loaded or self.loaded()).settings
+
+    def loaded(self) -> Loaded:
+        """Return the settings with where each was written; raises ConfigError for one that cannot be."""
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = load(self._words)
+        return loaded
 
     def use_broker(self, url: str) -> None:
         """Use this broker instead of the app's own, as `--broker` does; before the first job is added.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
@@ -11,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.errors import ConfigError
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, DEFAULT_VISIBILITY_TIMEOUT
-from tenure.names import did_you_mean, shown
+from tenure.names import shown
+from tenure.quantities import seconds_of, whole_of
 from tenure.retry import MAX_DELAY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tenure.sources import Found, Sources
+
 DEFAULT_BROKER = "tenure://127.0.0.1:7333"
-BROKER_VARIABLE = "TENURE_BROKER"
 
 _DAY = 86_400.0
 
@@ -59,7 +60,8 @@ class Settings:
     `visibility_timeout` is how long a worker holds a job without a sign of life, `grace` how long a leaving worker
     lets jobs run on, `add_timeout` how long `.delay()` takes at most, `answer_limit` how long an answer may take,
     `result_ttl` and `key_window` how long results and keys are kept after the end, `pool_size` how many connections
-    a producer process has at most.  A job is dead after `max_attempts` failures or `max_losses` losses; `priority` is
+    a producer process has at most, `compress_over` from how many bytes on arguments travel compressed (None: never).
+    A job is dead after `max_attempts` failures or `max_losses` losses; `priority` is
     0 to 9, 9 first.
     """
 
@@ -73,12 +75,18 @@ class Settings:
     max_losses: int = DEFAULT_MAX_LOSSES
     priority: int = DEFAULT_PRIORITY
     pool_size: int = 8
+    compress_over: int | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            checked = whole(field.name, value) if LIMITS[field.name].whole else seconds(field.name, value)
-            object.__setattr__(self, field.name, checked)
+            if value is not None or field.default is not None:
+                object.__setattr__(self, field.name, checked_number(field.name, value))
+
+
+def checked_number(name: str, value: object) -> float:
+    """Return a setting's value if it is within its limits; raises ConfigError."""
+    return whole(name, value) if LIMITS[name].whole else seconds(name, value)
 
 
 def seconds(name: str, value: object) -> float:
@@ -115,6 +123,41 @@ def _float(value: float) -> float:
         return float("inf")
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """An app's settings, and for each of them where its value was written."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load(given: Mapping[str, object], sources: Sources | None = None) -> Loaded:
+    """Return the settings of an app: as `given` in its code, else in the environment, else in pyproject.toml, else the
+    defaults.  Raises ConfigError naming the place of a value that cannot be.
+    """
+    from tenure.sources import OF_APP, Sources  # a process that only defines tasks reads no files
+
+    values: dict[str, Any] = dict(given)
+    places = {name: f"App({name}=)" for name in given}
+    sources = Sources() if sources is None else sources
+    for name in OF_APP:
+        found = None if name in values or name == "broker" else sources.find(name)
+        if found is not None:
+            values[name], places[name] = _read(name, found), found.source
+    return Loaded(Settings(**values), places)
+
+
+def _read(name: str, found: Found) -> float:
+    """Return the number that a setting was written as, in a text or in the project's file."""
+    value = found.value
+    try:
+        if isinstance(value, str):
+            value = whole_of(value) if LIMITS[name].whole else seconds_of(value)
+        return checked_number(name, value)
+    except ValueError as error:  # ConfigError is one
+        raise ConfigError(f"{found.source}: {error}") from None
+
+
 def find_broker(
     given: str | None = None,
     of_app: str | None = None,
@@ -128,15 +171,27 @@ def find_broker(
     The project's is `broker` under `[tool.tenure]` in the `pyproject.toml` of `folder` (default: the current one) or
     of the nearest folder above it that has such a table.
     """
-    environ = os.environ if environ is None else environ
-    for source, url in (
-        ("--broker", given),
-        ("App(broker=)", of_app),
-        (f"${BROKER_VARIABLE}", environ.get(BROKER_VARIABLE) or None),
-    ):
+    return find_broker_and_source(given, of_app, environ=environ, folder=folder)[0]
+
+
+def find_broker_and_source(
+    given: str | None = None,
+    of_app: str | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> tuple[str, str]:
+    """Return the broker's URL as `find_broker` does, and where it was written."""
+    for source, url in (("--broker", given), ("App(broker=)", of_app)):
         if url is not None:
-            return _checked_url(source, url)
-    return _project_broker(folder) or DEFAULT_BROKER
+            return _checked_url(source, url), source
+    from tenure.sources import Sources
+
+    found = Sources(environ, folder).find("broker")
+    if found is None:
+        return DEFAULT_BROKER, "default"
+    named = found.source if found.source.startswith("$") else f"{found.source}: broker"
+    return _checked_url(named, found.value), found.source
 
 
 def _checked_url(source: str, url: object) -> str:
@@ -149,36 +204,3 @@ def _checked_url(source: str, url: object) -> str:
     if type(url) is not str or "://" not in url:
         raise ConfigError(f"{source} is {shown(url)}, which is no URL; write for example {DEFAULT_BROKER}")
     return url
-
-
-def _project_broker(folder: Path | None) -> str | None:
-    from pathlib import Path  # as tomllib, only needed where no nearer source names the broker
-
-    folder = folder or Path.cwd()
-    for place in (folder, *folder.parents):
-        file = place / "pyproject.toml"
-        table = _tenure_table(file) if file.is_file() else None
-        if table is None:
-            continue
-        for word in table:
-            if word != "broker":
-                raise ConfigError(
-                    f"{file}: [tool.tenure] has no setting {word!r}.{did_you_mean(word, ['broker'])} Settings: broker."
-                )
-        return _checked_url(f"{file}: broker", table["broker"]) if "broker" in table else None
-    return None
-
-
-def _tenure_table(file: Path) -> dict[str, Any] | None:
-    import tomllib
-
-    try:
-        table = tomllib.loads(file.read_text("utf-8")).get("tool", {}).get("tenure")
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"{file} could not be read for the broker's address ({error}); "
-            f"repair it, or set ${BROKER_VARIABLE} or App(broker=)"
-        ) from None
-    if table is not None and type(table) is not dict:
-        raise ConfigError(f"{file}: tool.tenure has to be a table, [tool.tenure]")
-    return table

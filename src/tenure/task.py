@@ -256,7 +256,7 @@ class Task(Generic[P, R]):
     def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
         own = self.defaults
         timeout = options.visibility_timeout
-        over = self.app.compress_over
+        over = self.app.settings.compress_over
         headers: Mapping[str, Any] = NO_HEADERS
         if over is not None and len(packed) > over:
             packed, headers = deflate(packed)

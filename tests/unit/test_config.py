@@ -47,7 +47,7 @@ def test_the_project_is_found_from_a_folder_below(tmp_path: Path, monkeypatch: p
         ("[tool.tenure]\nbroker = 'localhost'\n", ["'localhost'", "no URL"]),
         ("[tool.tenure]\nbrocker = 'tenure://x'\n", ["'brocker'", "Did you mean 'broker'?"]),
         ("[tool]\ntenure = 3\n", ["[tool.tenure]"]),
-        ("[tool.tenure\n", ["pyproject.toml", "$TENURE_BROKER"]),
+        ("[tool.tenure\n", ["pyproject.toml", "repair it"]),
         ("tool = 3\n", ["pyproject.toml"]),
     ],
 )

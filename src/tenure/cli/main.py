@@ -8,8 +8,10 @@ import sys
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from tenure.errors import TenureError
+from tenure.sources import OF_SERVER, OF_WORKER, PREFIX, Sources
 
 COMMANDS = {
     "server": ("tenure.cli.server", "Run a server that keeps the jobs (one file, nothing to install)."),
@@ -21,7 +23,11 @@ COMMANDS = {
     "job": ("tenure.cli.jobs", "Show one job: its state, every hand-out, worker and error."),
     "dead": ("tenure.cli.jobs", "Look at jobs that failed for good; put them back, or purge them."),
     "chaos": ("tenure.cli.chaos", "Stand between clients and a server, and break their connections on purpose."),
+    "settings": ("tenure.cli.settings", "Show every setting, and where its value was written."),
 }
+
+SETTINGS_OF = {"worker": OF_WORKER, "server": OF_SERVER}
+"""Options that may also be written in the environment and in pyproject.toml, by their commands."""
 
 
 class LazyGroup(click.Group):
@@ -35,11 +41,30 @@ class LazyGroup(click.Group):
         if entry is None:
             return None
         command: click.Command = getattr(importlib.import_module(entry[0]), cmd_name)
+        for parameter in command.params:
+            if parameter.name in SETTINGS_OF.get(cmd_name, ()):
+                parameter.envvar = f"{PREFIX}{parameter.name.upper()}"
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.BadParameter as error:
+            raise _with_source(error) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _with_source(error: click.BadParameter) -> click.BadParameter:
+    """Return an error that also names the place where the value was written, if that is not the command line."""
+    ctx, parameter = error.ctx, error.param
+    source = None if ctx is None or parameter is None else ctx.get_parameter_source(parameter.name or "")
+    if parameter is None or source not in (ParameterSource.ENVIRONMENT, ParameterSource.DEFAULT_MAP):
+        return error
+    place = f"${parameter.envvar}" if source is ParameterSource.ENVIRONMENT else "pyproject.toml"
+    return click.BadParameter(f"{error.message} (from {place})", ctx, parameter)
 
 
 @click.group(
@@ -48,12 +73,15 @@ class LazyGroup(click.Group):
     epilog="Begin with `tenure server`, then `tenure worker -A your.module` in another terminal.",
 )
 @click.version_option(package_name="tenure", prog_name="tenure")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Tenure: a task queue for work that must not be lost.
 
     A server keeps the jobs in one file.  Your program adds jobs to it with `.delay()`.  A worker takes them, calls
     your functions, and says "done" only after the work.
     """
+    if ctx.invoked_subcommand in SETTINGS_OF:
+        ctx.default_map = {name: Sources().of_command(names) for name, names in SETTINGS_OF.items()}
 
 
 def main(args: list[str] | None = None) -> Any:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from tenure.quantities import seconds_of, size_of
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -48,27 +50,17 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, allow_nan=False))
 
 
-_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
-_TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
 def size(value: str) -> int:
     """Read a number of bytes, with KiB, MiB or GiB behind it if wanted."""
-    text = value.strip().lower().removesuffix("ib").removesuffix("b").rstrip()
-    number, unit = (text[:-1].rstrip(), text[-1]) if text[-1:] in ("k", "m", "g") else (text, "")
-    if not number.isdecimal() or int(number) < 1:
-        raise click.BadParameter(f"{value!r} is not a size; write bytes, or for example 64KiB or 1MiB")
-    return int(number) * _SIZES[unit]
+    try:
+        return size_of(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def seconds(value: str | float) -> float:
     """Read a length of time, in seconds or with s, m, h or d behind it."""
-    text = str(value).strip().lower()
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _TIMES else (text, "s")
     try:
-        length = float(number) * _TIMES[unit]
-    except ValueError:
-        length = -1.0
-    if not 0 <= length < 1e10:
-        raise click.BadParameter(f"{value!r} is not a length of time; write seconds, or for example 30s, 10m, 1h or 2d")
-    return length
+        return seconds_of(str(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
