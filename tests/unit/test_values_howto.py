@@ -62,4 +62,4 @@ def test_a_result_that_cannot_be_kept(page: tuple[dict[str, Any], InlineWorker])
 
 def test_the_app_with_compression(page: tuple[dict[str, Any], InlineWorker]) -> None:
     app: App = page[0]["bulk"]
-    assert app.compress_over == 16_384
+    assert app.settings.compress_over == 16_384
