@@ -488,7 +488,7 @@ def test_a_real_worker_runs_inside_of_running(app: App, worker: InlineWorker) ->
 
 
 def test_a_real_worker_goes_by_the_moved_clock(app: App, worker: InlineWorker) -> None:
-    @app.task(name="slow", visibility_timeout=30)
+    @app.task(name="slow", visibility_timeout=30, on_lease_lost="finish")
     def slow(context: JobContext) -> None:
         seen.append((context.fence, context.lease_lost))
         if context.fence == 1:
