@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import signal
 import socket
 import time
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ def wait_until(worker: Worker, ready: bool, what: str, promised: float) -> dict[
     return body
 
 
-def test_a_busy_worker_is_ready_until_the_broker_falls_silent(stage: Stage) -> None:
+def test_a_busy_worker_is_ready_until_the_broker_falls_silent_or_it_leaves(stage: Stage) -> None:
     worker = stage.start_worker("w", *ONE, "--visibility-timeout", "30s")
     job = jobs.hold.delay(1)
     wait_for(stage.executions, 10, "the job has started")
@@ -72,8 +73,10 @@ def test_a_busy_worker_is_ready_until_the_broker_falls_silent(stage: Stage) -> N
     finally:
         process.thaw(stage.server.pid)
     wait_until(worker, True, "health is green again once the broker answers", TWO_HEARTBEATS)
+    worker.signal(signal.SIGTERM)
+    assert wait_until(worker, False, "a worker that leaves is not ready", 0.5)["why"] == ["the worker is leaving"]
     stage.let_go()
-    stage.wait_done(1)
+    assert worker.wait() == 0
     assert [one["ended"] for one in stage.job(job.id)["handouts"]] == ["done"]
     stage.check(jobs.app.counts)
 
@@ -100,7 +103,7 @@ def test_health_is_told_while_a_job_holds_the_interpreter(bare: Stage) -> None:
     bare.use(awkward.app)
     worker = bare.start_worker("w", *ONE, app=awkward.__name__)
     wait_until(worker, True, "health is green after the start", 1.0)
-    awkward.deafen.delay(3000)
+    awkward.deafen.delay(2500)
     wait_for(bare.executions, 10, "the job has started")
     answers = []
     while not bare.executions()[0].ended:
@@ -116,19 +119,19 @@ def test_health_is_told_while_a_job_holds_the_interpreter(bare: Stage) -> None:
 def test_processes_that_are_slow_to_start_are_waited_for(bare: Stage) -> None:
     bare.start_server()
     bare.use(awkward.app)
-    bare.env["START_SECONDS"] = "2"
+    bare.env["START_SECONDS"] = "1"
     args = (*ONE, "--max-jobs-per-process", "1")
     worker = bare.start_worker("w", *args, app=awkward.__name__, wait=False)
     wait_for(lambda: "health on" in worker.output, 10, "the worker tells its health")
     starting = re.compile(r"no worker process works: process \d+ has been starting for")
     wait_for(lambda: starting.match(ask(worker).body["why"][-1]), 5, "it says that its process is starting")
-    wait_until(worker, True, "health is green once a slow process has started", 4.0)
+    wait_until(worker, True, "health is green once a slow process has started", 3.0)
     for number in range(2):
         awkward.work.delay(number)
     body = wait_until(worker, False, "a worker whose only process is spent is not ready", TWO_HEARTBEATS)
     assert [one["state"] for one in body["processes"]] == ["spent", "starting"]
     bare.wait_done(2)
-    wait_until(worker, True, "health is green once the next process has started", 4.0)
+    wait_until(worker, True, "health is green once the next process has started", 3.0)
     assert " ended (" not in worker.output
     assert len({one.pid for one in bare.executions()}) == 2
     bare.check(awkward.app.counts)
@@ -144,17 +147,6 @@ def test_a_frozen_process_is_no_working_slot_and_a_killed_one_is_replaced(stage:
     process.kill(child)
     wait_until(worker, True, "a killed process is replaced", 2.0)
     assert worker.children[0] != child
-    stage.check(jobs.app.counts)
-
-
-def test_a_worker_that_leaves_is_not_ready(stage: Stage) -> None:
-    worker = stage.start_worker("w", *ONE, "--grace", "20s")
-    jobs.hold.delay(1)
-    wait_for(stage.executions, 10, "the job has started")
-    worker.signal(15)
-    assert wait_until(worker, False, "a worker that leaves is not ready", 0.5)["why"] == ["the worker is leaving"]
-    stage.let_go()
-    assert worker.wait() == 0
     stage.check(jobs.app.counts)
 
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 
 from tenure.faults import process
-from tests.stage.apps import growing, jobs
+from tests.stage.apps import coroutines, growing, jobs
 from tests.stage.figures import recovered
 from tests.stage.harness import Stage, Worker, wait_for
 from tests.stage.marks import Execution
@@ -36,7 +36,7 @@ def is_full(worker: Worker, count: int) -> bool:
 
 
 def test_processes_are_replaced_after_five_jobs(stage: Stage) -> None:
-    count = sized(90, 1000)
+    count = sized(60, 1000)
     options = ("--processes", "1", "--threads", "2", "--max-jobs-per-process", "5")
     workers = [stage.start_worker(f"w{number}", *options) for number in range(3)]
     for number in range(count):
@@ -81,6 +81,22 @@ def test_a_worker_leaves_while_one_of_its_processes_is_replaced(stage: Stage) ->
     assert (stage.job(job.id)["state"], stage.job(job.id)["losses"]) == ("ready", 0)
     totals = stage.check(jobs.app.counts)["totals"]
     assert totals["handouts"]["left"] == 1
+
+
+def test_coroutines_of_a_process_that_is_replaced_have_all_the_time_they_take(bare: Stage) -> None:
+    bare.start_server()
+    bare.use(coroutines.app)
+    options = ("--processes", "1", "--threads", "1", "--max-jobs-per-process", "2", "--grace", "1s")
+    worker = bare.start_worker("w", *options, app=coroutines.__name__)
+    patient, endless = coroutines.fetch.delay(1, 3.0), coroutines.fetch.delay(2, 600.0)
+    wait_for(lambda: len(worker.children) == 2, 10, "the next process is there already")
+    assert patient.result(timeout=20) == 1
+    told_at = time.monotonic()
+    assert worker.stop() == 0
+    assert time.monotonic() - told_at < 6, "now the grace time counts"
+    found = bare.job(endless.id)
+    assert (found["state"], [one["ended"] for one in found["handouts"]]) == ("ready", ["released"])
+    bare.check(coroutines.app.counts)
 
 
 def test_a_process_that_is_replaced_is_killed(stage: Stage) -> None:

@@ -98,7 +98,7 @@ def test_a_second_signal_ends_a_worker_at_once(stage: Stage, number: int) -> Non
 
 
 def test_two_signals_fifty_milliseconds_apart(stage: Stage) -> None:
-    rounds, grace, hard = sized(4, 100), 3.0, 0
+    rounds, grace, hard = sized(3, 100), 3.0, 0
     held = []
     for number in range(rounds):
         worker = stage.start_worker(f"w{number}", "--processes", "1", "--threads", "2", "--grace", f"{grace}s")
