@@ -7,8 +7,6 @@ import os
 import signal
 import sys
 import time
-import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -187,38 +185,3 @@ def test_a_process_forks_while_its_threads_add(stage: Stage) -> None:
     totals = stage.ask("record", "--verify")["totals"]
     assert totals["added"] == int(last[-1]) + 40
     assert totals["duplicates"] == 0
-
-
-PRELOADED = """
-import os
-from tests.stage.apps import jobs
-
-first = jobs.work.delay(-1)
-
-def app(environ, start_response):
-    job = jobs.work.delay(int(environ["QUERY_STRING"]))
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [f"{os.getpid()} {job.id}".encode()]
-"""
-
-
-def test_a_preloading_web_server(stage: Stage) -> None:
-    stage.env["TENURE_BROKER"] = stage.url
-    (stage.place / "web.py").write_text(PRELOADED)
-    args = ["-m", "gunicorn", "--preload", "--workers", "4", "--bind", "127.0.0.1:0", "web:app"]
-    server = stage.start([sys.executable, *args], stage.place / "web.log")
-    at = wait_for(lambda: server.output.partition("Listening at: ")[2].partition(" ")[0], 15, "it listens")
-    wait_for(lambda: server.output.count("Booting worker") == 4, 15, "its workers have started")
-
-    def ask(number: int) -> list[str]:
-        with urllib.request.urlopen(f"{at}?{number}", timeout=10) as answer:
-            text: str = answer.read().decode()
-        return text.split()
-
-    with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(ask, range(1000)))
-    assert len({id for _, id in answers}) == 1000
-    assert len({pid for pid, _ in answers}) > 1
-    totals = stage.ask("record", "--verify")["totals"]
-    assert (totals["added"], totals["duplicates"]) == (1001, 0)
-    assert server.stop() == 0
