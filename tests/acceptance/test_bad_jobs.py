@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 from tests.stage.apps import jobs
-from tests.stage.by_hand import add_by_hand
 from tests.stage.harness import Stage, wait_for
 
 
@@ -26,25 +25,6 @@ def test_a_task_that_the_worker_does_not_know(stage: Stage) -> None:
     assert pauses[1] >= 2 * 1000
     assert (found["state"], found["attempts"]) == ("done", 1)
     stage.check(jobs.app.counts)
-
-
-def test_bytes_that_are_no_message(stage: Stage) -> None:
-    bodies = [b"garbage", b"", b"\x00\xff" * 300, b"\n\nadd 1 2 3\n", b"\xc1" * 5]
-    ids = add_by_hand(stage.url, bodies)
-    worker = stage.start_worker("w", "--processes", "1")
-    jobs.work.delay(1)
-    stage.wait_done(1)
-    wait_for(lambda: stage.totals()["dead"] == len(bodies), 5, "all of them are dead")
-    for id, body in zip(ids, bodies, strict=True):
-        found = stage.ask("job", id)
-        assert (found["state"], found["body"], found["losses"]) == ("dead", body.hex(), 0)
-        assert found["reason"]
-        assert stage.run("job", id, "--broker", stage.url).stdout.startswith(f"job {id}: dead (")
-    assert {row["id"] for row in stage.ask("dead", "ls")} == set(ids)
-    assert len(worker.children) == 1
-    assert "Traceback" not in worker.output
-    produced = jobs.app.counts
-    stage.check(produced._replace(added=produced.added + len(bodies)))
 
 
 def test_a_task_that_raises_and_what_an_operator_does(stage: Stage) -> None:

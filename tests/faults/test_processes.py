@@ -184,22 +184,6 @@ def test_jobs_may_start_processes_of_their_own(bare: Stage) -> None:
     assert (totals["done"], totals["handed_out"]) == (count, count)
 
 
-def test_a_job_that_kills_its_worker(stage: Stage) -> None:
-    poison = jobs.poison.delay()
-    for number in range(50):
-        jobs.work.delay(number)
-    stage.start_worker("w", "--processes", "1", "--threads", "2")
-    wait_for(lambda: stage.job(poison.id)["state"] == "dead", 20, "the poison job is dead")
-    stage.wait_done(50)
-    found = stage.job(poison.id)
-    assert found["reason"] == "worker lost (SIGKILL)"
-    assert [(one["ended"], one["cause"]) for one in found["handouts"]] == [("lost", "SIGKILL")] * 3
-    assert (found["attempts"], found["losses"]) == (0, 3)
-    assert "worker lost (SIGKILL)" in stage.run("dead", "ls", "--broker", stage.url).stdout
-    totals = stage.check(jobs.app.counts)["totals"]
-    assert (totals["done"], totals["dead"]) == (50, 1)
-
-
 def test_a_frozen_worker_process_loses_its_jobs(stage: Stage) -> None:
     worker = stage.start_worker("w", "--processes", "2", "--threads", "1", "--visibility-timeout", "1s")
     job = jobs.hold.delay(1)
