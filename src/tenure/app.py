@@ -317,13 +317,14 @@ class App(TaskMaker):
         grace: float = _DEFAULTS.grace,
         visibility_timeout: float | timedelta | None = None,
         async_slots: int = 100,
+        health: str | None = None,
         **unknown: Never,
     ) -> Worker:
         """Return a worker for this process; `run()` works until it is told to stop.
 
         `queues`: default all queues of the tasks.  `threads` and `async_slots`: how many jobs run at a time, of plain
         functions and of coroutines.  `grace` (for running jobs when it is told to stop) and `visibility_timeout` are
-        seconds.  Raises ConfigError.
+        seconds.  `health`: HOST:PORT, where `run()` answers as `tenure worker --health` does.  Raises ConfigError.
         """
         from tenure.worker import Worker  # the one import of a higher layer, when it is asked for
 
@@ -336,6 +337,7 @@ class App(TaskMaker):
             async_slots=whole("async_slots", async_slots),
             name=name,
             grace=seconds("grace", grace),
+            health=health,
             visibility_timeout=self.settings.visibility_timeout
             if visibility_timeout is None
             else seconds("visibility_timeout", visibility_timeout),

@@ -247,7 +247,7 @@ def test_a_mistyped_option_is_answered_with_the_right_one(app: App) -> None:
     with pytest.raises(ConfigError, match=r"App\(\) has no option incldue=. Did you mean 'include'.*routes.$"):
         App("shop", incldue=["shop.jobs"])  # type: ignore[arg-type]
     with pytest.raises(
-        ConfigError, match=r"app.worker\(\) has no option thread=. Did you mean 'threads'.*async_slots.$"
+        ConfigError, match=r"app.worker\(\) has no option thread=. Did you mean 'threads'.*async_slots, health.$"
     ):
         app.worker(thread=3)  # type: ignore[arg-type]
 

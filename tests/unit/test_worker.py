@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from collections.abc import Sequence
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -71,6 +74,29 @@ def test_it_runs_until_stopped_says_bye_and_returns_its_counts() -> None:
     broker.worker.when_empty = worker.stop
     assert worker.run() == Counts(done=5, started=5)
     assert broker.lease_keeper.byes == [(broker.sessions[0], "left", "", [])]
+
+
+def test_it_tells_its_health_while_it_runs(caplog: pytest.LogCaptureFixture) -> None:
+    broker = ScriptedBroker(1)
+    worker = shop(broker).worker(health="127.0.0.1:0")
+    told: list[object] = []
+
+    def ask() -> None:
+        url = caplog.messages[0].split()[2]
+        try:
+            with urlopen(url.replace("/live", "/ready")) as answer:
+                told.append(json.load(answer)["processes"])
+        except HTTPError as error:  # until the broker was asked for the first time
+            error.close()
+        else:
+            worker.stop()
+
+    broker.worker.when_empty = ask
+    with caplog.at_level("INFO", "tenure.worker"):
+        assert worker.run().done == 1
+    assert told == [[{"pid": os.getpid(), "state": "working"}]]
+    with pytest.raises(ConfigError, match="is not HOST:PORT"):
+        shop(broker).worker(health="7334")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

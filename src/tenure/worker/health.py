@@ -27,14 +27,20 @@ _REQUEST_TIME = 5.0
 
 
 class Health:
-    """Keeps what is known of a worker, and answers with it at an address; raises ConfigError when it cannot be had."""
+    """Keeps what is known of a worker, and answers with it at an address; raises ConfigError when it cannot be had.
 
-    def __init__(self, address: str, wanted: int, clock: Clock) -> None:
+    `refresh` is called before each answer, in any thread, and may `see`.
+    """
+
+    def __init__(
+        self, address: str, wanted: int, clock: Clock, refresh: Callable[[Health], None] = lambda health: None
+    ) -> None:
         self._wanted = wanted
         self._clock = clock
         self._heartbeat: Heartbeat | None = None
         self._seen = Vitals(clock.boot(), wanted, ())
-        self._server = HealthServer(address, lambda path: answer(path, self._seen, clock.boot()))
+        self._refresh = refresh
+        self._server = HealthServer(address, self._answer)
         self.url = self._server.url
         self._server.start()
 
@@ -47,6 +53,10 @@ class Health:
         """Take note of how the processes are."""
         answered_at, error = (0.0, "") if self._heartbeat is None else self._heartbeat.last
         self._seen = Vitals(self._clock.boot(), self._wanted, processes, answered_at, error, keeping, leaving)
+
+    def _answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        self._refresh(self)
+        return answer(path, self._seen, self._clock.boot())
 
     def close(self) -> None:
         """Answer no more."""

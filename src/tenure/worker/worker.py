@@ -18,6 +18,7 @@ from tenure.errors import ConfigError
 from tenure.names import checked, did_you_mean, shown
 from tenure.worker.commands import ONE_SIGNAL, Commands
 from tenure.worker.counts import Counts
+from tenure.worker.health import Health, parse_address
 from tenure.worker.keeper import EMPTY_BYE_TIME, NO_BYE, Farewell, LeaseKeeper, Watched
 from tenure.worker.options import (
     DEFAULT_ASYNC_SLOTS,
@@ -30,6 +31,7 @@ from tenure.worker.options import (
 from tenure.worker.room import mixed_queues
 from tenure.worker.services import Services
 from tenure.worker.table import Table
+from tenure.worker.vitals import look_at
 
 logger = logging.getLogger("tenure.worker")
 
@@ -42,7 +44,8 @@ class Worker:
     """Runs an app's jobs in this process; `grace` and `visibility_timeout` are seconds, `queues` None means all.
 
     Its keeper is a thread here, so code that does not let go of the interpreter for long can lose its lease; the
-    worker command has a supervisor against that.  `clock` is what leases are measured by; tests pass their own.
+    worker command has a supervisor against that, which also tells the health (`health`: HOST:PORT) meanwhile.  `clock`
+    is what leases are measured by; tests pass their own.
     """
 
     def __init__(
@@ -55,8 +58,12 @@ class Worker:
         visibility_timeout: float | None = None,
         async_slots: int = DEFAULT_ASYNC_SLOTS,
         clock: Clock | None = None,
+        health: str | None = None,
     ) -> None:
+        if health is not None:
+            parse_address(health)
         self._app = app
+        self._health = health
         self._queues = None if queues is None else _checked_queues(queues)
         self._threads = threads
         self._async_slots = async_slots
@@ -65,6 +72,7 @@ class Worker:
         self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
         self._clock: Clock = clock or SystemClock()
         self._commands = Commands()
+        self._keeping: threading.Thread | None = None
 
     def stop(self) -> None:
         """Drain, from another thread: take nothing new, finish what runs, then let `run` return."""
@@ -77,11 +85,19 @@ class Worker:
         the end.  When the grace time is over and code still runs, the counts are printed and the process ends at once:
         what has not stopped comes back when its lease runs out.
         """
+        table = Table.create(self._threads + self._async_slots, shared=False)
+        health = self._tell_health(table)
+        try:
+            return self._run(table, health)
+        finally:
+            if health is not None:
+                health.close()
+
+    def _run(self, table: Table, health: Health | None) -> Counts:
         self._app.import_includes()
         queues = require_queues(self._app, self._queues)
         name = self._name or default_name()
         session = new_session()
-        table = Table.create(self._threads + self._async_slots, shared=False)
         services = Services(
             self._app,
             self._app.broker,
@@ -99,7 +115,9 @@ class Worker:
         line = self._app.broker.keeper()
         keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table))
-        _thread("tenure-keeper", keeper.run)
+        self._keeping = _thread("tenure-keeper", keeper.run)
+        if health is not None:
+            health.ask(self._app.broker.keeper())
         alone = threading.current_thread() is threading.main_thread()
         if alone:
             print(start_line(name, 1, self._threads, queues, sorted(self._app.tasks)), file=sys.stderr, flush=True)
@@ -116,6 +134,22 @@ class Worker:
         if alone:
             print(counts.line(), flush=True)
         return counts
+
+    def _tell_health(self, table: Table) -> Health | None:
+        """Answer for the health of this process, where that was asked for."""
+        if self._health is None:
+            return None
+        slots, begun_at = (self._threads, self._async_slots), self._clock.boot()
+
+        def look(health: Health) -> None:
+            keeping = self._keeping
+            process = look_at(os.getpid(), table, slots, begun_at, ready=keeping is not None)
+            alive = keeping is None or keeping.is_alive()
+            health.see((process,), keeping=alive, leaving=table.surroundings.stopping)
+
+        health = Health(self._health, 1, self._clock, look)
+        logger.info("health on %s/live and %s/ready", health.url, health.url)
+        return health
 
     def _until_told(self, table: Table) -> None:
         while (command := self._commands.get()) == "counts":
@@ -214,5 +248,7 @@ def _end_at_once(table: Table) -> None:
     os._exit(1)
 
 
-def _thread(name: str, target: Callable[[], Any]) -> None:
-    threading.Thread(target=target, name=name, daemon=True).start()
+def _thread(name: str, target: Callable[[], Any]) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
