@@ -59,7 +59,8 @@ class Interrupts:
         self.forget = self._runs.discard
         """Look at this run no more."""
         self._next_at = inf
-        self._wake: SimpleQueue[None] = SimpleQueue()  # its `put` is one step, so an interrupt leaves nothing locked
+        self._told: SimpleQueue[float] = SimpleQueue()
+        """Times before that until which the thread sleeps.  A `put` is one step: an interrupt leaves nothing locked."""
         self._stopped = False
 
     def start(self) -> None:
@@ -69,23 +70,34 @@ class Interrupts:
     def stop(self) -> None:
         """End the thread soon."""
         self._stopped = True
-        self._wake.put(None)
+        self._told.put(0.0)
 
     def watch(self, run: Run, earliest: float) -> None:
         """Interrupt this run when it is due, from now on; it is not due before `earliest`."""
         self._runs.add(run)
         if earliest < self._next_at:
-            self._wake.put(None)
+            self._told.put(earliest)
 
     def run(self) -> None:
         """Sleep and interrupt until stopped."""
+        told = inf
         while not self._stopped:
-            self._next_at = inf  # a run that comes during the look wakes this thread, so none is missed
-            self._next_at = self.turn()
-            with suppress(Empty):
-                self._wake.get(timeout=min(threading.TIMEOUT_MAX, max(0.0, self._next_at - self._clock.boot())))
-                while True:
-                    self._wake.get_nowait()
+            self._next_at = inf  # a run that comes during the look is told of, so none is missed
+            self._next_at = min(told, self.turn())
+            told = self._sleep(self._next_at)
+
+    def _sleep(self, until: float) -> float:
+        """Sleep until then, or until an earlier time is told; returns that.
+
+        The thread wakes for it also where the run that told of it is over by then: it is once a visibility timeout,
+        while waking for the next run in its place could be once a job.
+        """
+        told = inf
+        with suppress(Empty):
+            told = self._told.get(timeout=min(threading.TIMEOUT_MAX, max(0.0, until - self._clock.boot())))
+            while True:
+                told = min(told, self._told.get_nowait())
+        return told
 
     def turn(self) -> float:
         """Interrupt what is due; returns when to look again, in seconds of the boot clock."""
