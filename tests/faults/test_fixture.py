@@ -1,11 +1,14 @@
-"""The fixture `faults`, in projects of its own: the page that shows it, and what becomes of good and bad tasks."""
+"""The fixture `faults`, in projects of its own: the page that shows it, and what becomes of good and bad tasks.
+
+Pytest runs in a process of its own with no plugin but ours, as where nothing else than Tenure and pytest is installed.
+"""
 
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
-from importlib.metadata import entry_points
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,88 +16,113 @@ import pytest
 pytest_plugins = ["pytester"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test-your-tasks-against-faults.md"
-BLOCK = re.compile(r"^```(\w+) file=(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCKS = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+BLOCKS = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+TESTS = {name: body for name, body in BLOCKS if name.startswith("test_")}
+
+BROKEN = """
+import sys
+from tenure import App
+
+app = App("broken")
+
+@app.task
+def one():
+    pass
+
+if "pytest" not in sys.modules:
+    raise LookupError("only in a worker")
+"""
+
+REPEATS = """
+import pytest, shop
+
+@pytest.mark.parametrize("task", [shop.charge, shop.charge_carelessly])
+def test_it(task, books, faults):
+    faults.lose_ack()
+    task.delay(42, 999).wait(timeout=30)
+    faults.check()
+    assert len(list(books.iterdir())) == 1
+"""
+
+MISTAKES = """
+from tenure.testing import faults_for
+
+def test_no_success_is_lost(books, faults):
+    faults.lose_ack()
+    faults.check()
+
+def test_broken():
+    with faults_for("broken:app"):
+        pass
+
+def test_both(faults, tenure_worker):
+    pass
+"""
+
+BOOKS = """
+import pytest
+
+@pytest.fixture
+def books(tmp_path, monkeypatch):
+    folder = tmp_path / "books"
+    folder.mkdir()
+    monkeypatch.setenv("SHOP_BOOKS", str(folder))
+    return folder
+"""
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A project with the page's app and configuration."""
-    for _, name, body in BLOCKS:
-        if not name.startswith("test_"):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name, body in BLOCKS:
+        if name not in TESTS:
             (pytester.path / name).write_text(body, encoding="utf-8")
     return pytester
 
 
 def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
-    """Run pytest in a process of its own, the plugin named where the installed package does not name it yet."""
-    known = any(point.value == "tenure.testing.plugin" for point in entry_points(group="pytest11"))
-    plugin = [] if known else ["-p", "tenure.testing.plugin"]
-    return project.run(sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *plugin, *args, timeout=55)
+    """Run the project's tests, and fail where one of its processes is left."""
+    result = project.run(sys.executable, "-m", "pytest", "-q", "-p", "tenure.testing.plugin", *args, timeout=55)
+    assert [command for command in commands() if str(project.path) in command] == []
+    return result
 
 
-def assert_nothing_runs(project: pytest.Pytester) -> None:
-    """Fail where a process is left whose command names a file of the project."""
-    left = subprocess.run(["pgrep", "-a", "-f", str(project.path)], capture_output=True, text=True, check=False)
-    assert left.stdout == ""
+def commands() -> Iterator[str]:
+    """The commands of all processes that run."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # one that has ended meanwhile
+            yield place.read_text(errors="replace").replace("\0", " ")
 
 
-def test_the_examples_of_the_page_pass_side_by_side(project: pytest.Pytester) -> None:
-    tests = 0
-    for _, name, body in BLOCKS:
-        (project.path / name).write_text(body, encoding="utf-8")
-        tests += body.count("def test_")
-    run(project, "-n", "2").assert_outcomes(passed=tests)
-    assert tests == 5
-    assert_nothing_runs(project)
+@pytest.mark.parametrize("name", TESTS)
+def test_the_examples_of_the_page_pass(project: pytest.Pytester, name: str) -> None:
+    (project.path / name).write_text(TESTS[name], encoding="utf-8")
+    run(project).assert_outcomes(passed=TESTS[name].count("def test_"))
 
 
-def test_a_careless_task_fails_and_a_system_that_does_not_start_says_why(project: pytest.Pytester) -> None:
-    project.makepyfile(
-        broken="import tenure\napp = tenure.App('broken')\n\n@app.task\ndef one():\n    pass\n\n"
-        "import os\nif 'PYTEST_CURRENT_TEST' in os.environ and 'pytest' not in __import__('sys').modules:\n"
-        "    raise LookupError('only in a worker')\n",
-        test_it="""
-        import shop, pytest
-        from tenure.testing import faults_for
+def test_no_example_is_left_out() -> None:
+    assert sum(body.count("def test_") for body in TESTS.values()) == 6
 
-        def count(task, faults, folder):
-            faults.lose_ack()
-            task.delay(42, 999).wait(timeout=30)
-            faults.check()
-            return len(list(folder.iterdir()))
 
-        @pytest.fixture
-        def books(tmp_path, monkeypatch):
-            folder = tmp_path / "books"
-            folder.mkdir()
-            monkeypatch.setenv("SHOP_BOOKS", str(folder))
-            return folder
-
-        @pytest.mark.parametrize("task", [shop.charge, shop.charge_carelessly])
-        def test_repeat(task, books, faults):
-            assert count(task, faults, books) == 1
-
-        def test_no_success_is_lost(books, faults):
-            faults.lose_ack()
-            faults.check()
-
-        def test_broken():
-            with faults_for("broken:app"):
-                pass
-
-        def test_either(faults, tenure_worker):
-            pass
-        """,
+def test_side_by_side_the_careless_task_fails_and_the_safe_one_passes(project: pytest.Pytester) -> None:
+    project.makepyfile(conftest=BOOKS, test_it=REPEATS)
+    result = run(project, "-p", "xdist", "-n", "2")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_it?charge_carelessly? - *assert 2 == 1*"])
+    result.stdout.fnmatch_lines(
+        ["--- server.log", "tenure server on *", "--- worker.log", "*start shop.charge_careless*"]
     )
-    result = run(project, "-n", "2")
-    result.assert_outcomes(passed=1, failed=3, errors=1)
-    text = result.stdout.str()
-    assert "assert 2 == 1" in text
-    assert "test_repeat[task1]" in text or "charge_carelessly" in text
-    assert "lose_ack: 1 more successes were to be lost, and none came" in text
-    assert "LookupError: only in a worker" in text
-    assert "a test has either faults, with a server, or tenure_app and tenure_worker, without" in text
-    assert "--- server.log" in text
-    assert "--- worker.log" in text
-    assert_nothing_runs(project)
+
+
+def test_what_cannot_be_is_said(project: pytest.Pytester) -> None:
+    project.makepyfile(conftest=BOOKS, broken=BROKEN, test_it=MISTAKES)
+    result = run(project)
+    result.assert_outcomes(failed=2, errors=1)
+    for line in (
+        "*lose_ack: 1 more successes were to be lost, and none came",
+        "*RuntimeError: tenure worker -A broken:app * ended with exit code 1:",
+        "*LookupError: only in a worker",
+        "*a test has either faults, with a server, or tenure_app and tenure_worker, without",
+    ):
+        result.stdout.fnmatch_lines([line])
