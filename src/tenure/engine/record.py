@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenure.engine.states import CANCELLED, DEAD, DONE, HOW_NAMES, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
+from tenure.engine.states import CANCELLED, DEAD, DONE, HOW_NAMES, KEPT, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
 from tenure.engine.store import Db
 
 
@@ -131,11 +131,14 @@ CONTRADICTIONS = (
 )
 
 
-# The job's own row is its last hand-out, so one less than its number are in the other table.
-MISSING_HANDOUTS = """
+# The job's own row is its last hand-out; those before it are in the other table, but for the oldest of very many.
+MISSING_HANDOUTS = f"""
     SELECT hex(id), number, ifnull(kept, 0)
-    FROM jobs LEFT JOIN (SELECT job, count(*) AS kept FROM handouts GROUP BY job) ON job = id
-    WHERE number > 1 AND ifnull(kept, 0) <> number - 1 OR number <= 1 AND kept IS NOT NULL
+    FROM jobs LEFT JOIN (
+        SELECT job, count(*) AS kept, min(number) AS first, max(number) AS last FROM handouts GROUP BY job
+    ) ON job = id
+    WHERE number <= 1 AND kept IS NOT NULL
+       OR number > 1 AND (kept IS NULL OR last <> number - 1 OR kept <= last - first OR first > 1 AND kept < {KEPT})
 """
 
 

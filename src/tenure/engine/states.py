@@ -89,3 +89,6 @@ MOVES = (
     Move(PURGED, None, "kept long enough"),
 )
 """Every way from one state into another.  There is no other one: tests hold the engine to this table."""
+
+KEPT = 100
+"""Earlier hand-outs of a job that stay, however old they are."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from tenure.engine.core import ID_DIGITS, Core
-from tenure.engine.states import CANCELLED, DONE, HOW_NAMES, PURGED, STATE_NAMES
+from tenure.engine.history import Sums, add_sums, count_handouts, count_overlaps
+from tenure.engine.states import CANCELLED, DONE, PURGED, STATE_NAMES
 from tenure.wire.commands import FLOOR
 
 PROMOTE_BATCH = 2_000
@@ -135,7 +135,7 @@ class Sweeper:
     def _remove(self, rows: list[tuple[Any, ...]]) -> None:
         """Delete jobs with all that belongs to them, and add what they counted to the sums."""
         store = self._core.store
-        sums: Counter[tuple[str, int, str]] = Counter()
+        sums: Sums = Counter()
         store.begin()
         for id, state, _, queue, number, *last in rows:
             sums["queue", queue, "added"] += 1
@@ -144,15 +144,11 @@ class Sweeper:
             if number > 1:
                 handouts = store.rows(HANDOUTS_OF, (id,)) + handouts
                 store.execute("DELETE FROM handouts WHERE job = ?", (id,))
-            sums["store", 0, "overlaps"] += sum(after[3] < before[4] for before, after in pairwise(handouts))
-            for by, ended, refused, *_ in handouts:
-                for scope, owner in (("queue", queue), ("worker", by)):
-                    sums[scope, owner, "handed_out"] += 1
-                    sums[scope, owner, "/" + HOW_NAMES[ended]] += 1
-                    sums[scope, owner, "refused"] += refused
+            count_overlaps(sums, handouts)
+            count_handouts(sums, queue, handouts)
         store.many("DELETE FROM jobs WHERE id = ?", [(row[0],) for row in rows])
         store.many("DELETE FROM bodies WHERE job = ?", [(row[0],) for row in rows])
-        self._add_sums(sums)
+        add_sums(store, sums)
 
     def _sweep_keys(self, after: tuple[str, str], wall: int) -> tuple[str, str] | None:
         """Remove spent keys from one batch of all keys; returns where the next one begins, None behind the last."""
@@ -174,12 +170,8 @@ class Sweeper:
             core.store.begin()
             core.store.many("DELETE FROM aliases WHERE id = ?", [(id,) for id, _ in old])
             core.aliases -= len(old)
-            self._add_sums(Counter(("queue", queue, "duplicates") for _, queue in old))
+            add_sums(core.store, Counter(("queue", queue, "duplicates") for _, queue in old))
         return rows[-1][0] if len(rows) == LOOK_BATCH else None
-
-    def _add_sums(self, sums: Counter[tuple[str, int, str]]) -> None:
-        rows = [(scope, owner, counter, n) for (scope, owner, counter), n in sums.items() if n]
-        self._core.store.many(ADD_SUM, rows)
 
 
 DUE_HEAD = "SELECT id, queue FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
@@ -194,9 +186,4 @@ LOOK = """
 
 HANDOUTS_OF = """
     SELECT worker, how, late, begin_commit, end_commit FROM handouts WHERE job = ? ORDER BY number
-"""
-
-ADD_SUM = """
-    INSERT INTO swept VALUES (?, ?, ?, ?)
-    ON CONFLICT (scope, owner, counter) DO UPDATE SET n = swept.n + excluded.n
 """

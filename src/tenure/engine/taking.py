@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tenure.engine.core import Core
+from tenure.engine.history import keep_handout
 from tenure.engine.leases import Lease
 from tenure.wire.commands import Job, Take
 
@@ -127,7 +128,7 @@ def _hand_out(
             expire(core, id, queue, row, wall)
             continue
         if number:
-            core.store.execute(KEEP_HANDOUT, (id,))
+            keep_handout(core, id, queue, number, wall)
         vt = row[4] or t.vt
         lease = Lease(
             id, number + 1, session, worker_id, t.number, vt, mono + vt / 1000, queue, row[5], row[6], row[7], row[8],
@@ -186,14 +187,6 @@ HAND_OUT = """
     UPDATE jobs SET state = 3, number = number + 1, session = ?, worker = ?, take = ?, hold_vt = ?, begin_at = ?,
                     begin_commit = ?, end_at = NULL, end_commit = NULL, how = NULL, late = 0, cause = NULL, error = NULL
     WHERE id = ?
-"""
-
-KEEP_HANDOUT = """
-    INSERT INTO handouts (job, number, session, worker, take, hold_vt, begin_at, begin_commit, end_at, end_commit, how,
-                          late, cause, error)
-    SELECT id, number, session, worker, take, hold_vt, begin_at, begin_commit, end_at, end_commit, how, late, cause,
-           error
-    FROM jobs WHERE id = ?
 """
 
 EXPIRE = "UPDATE jobs SET state = 5, expired = 1, ended_at = ?, reason = 'expired' WHERE id = ?"
