@@ -10,6 +10,9 @@ from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, ServerE
 from tenure.wire import encode
 from tenure.wire.replies import Reply, error_of
 
+RECOUNT_LIMIT = 60.0
+"""Seconds that a recount of all rows may take; every other answer is made at once."""
+
 
 class ServerAdmin:
     """Looks at the record and the dead list, and moves jobs; every verb may be repeated.
@@ -22,7 +25,8 @@ class ServerAdmin:
 
     def record(self, verify: bool = False) -> dict[str, Any]:
         """Return the server's record, or with `verify` what a recount of the rows comes to."""
-        found: dict[str, Any] = self._json(encode.report("verify" if verify else "record"), dict)
+        wait = RECOUNT_LIMIT if verify else 0.0
+        found: dict[str, Any] = self._json(encode.report("verify" if verify else "record"), dict, wait)
         return found
 
     def queues(self) -> list[dict[str, Any]]:
@@ -61,21 +65,21 @@ class ServerAdmin:
         """Close the connection."""
         self._line.close()
 
-    def _ask(self, data: bytes) -> Reply:
-        """Return the answer; a connection that broke is made anew once."""
+    def _ask(self, data: bytes, wait: float = 0.0) -> Reply:
+        """Return the answer, which may take `wait` seconds to make; a connection that broke is made anew once."""
         try:
-            return self._line.exchange(data, 1)[1][0]
+            return self._line.exchange(data, 1, wait)[1][0]
         except ConnectionError:
             pass
         try:
-            return self._line.exchange(data, 1)[1][0]
+            return self._line.exchange(data, 1, wait)[1][0]
         except ProtocolError as error:
             raise BrokerUnavailable(str(error)) from error
         except ConnectionError as error:
             raise BrokerUnavailable(f"{error}; is `tenure server` running there?") from error
 
-    def _json(self, data: bytes, kind: type[Any]) -> Any:
-        reply = self._ask(data)
+    def _json(self, data: bytes, kind: type[Any], wait: float = 0.0) -> Any:
+        reply = self._ask(data, wait)
         if not reply.line.startswith(b"json "):
             raise error_of(reply.line)
         try:
