@@ -7,7 +7,7 @@
 #   make soak        the fault tests in full: hours
 #   make bench       measure speed and size
 #   make format      let ruff rewrite what it can
-#   make reference   write the pages of docs/reference that are made from the code
+#   make reference   write what the documentation has from the code
 #   make clean       remove .venv and all that was made
 
 .DEFAULT_GOAL := help
@@ -71,6 +71,7 @@ format: $(DEV)
 
 reference: $(DEV)
 	@$(BIN)/python -m docs.make_reference
+	@$(BIN)/python -m docs.make_lifecycle
 
 # The layers are read anew each time: a cached import of a file that was not there yet is kept as one of its package.
 # All parts run, also behind one that failed, so that one run shows everything.

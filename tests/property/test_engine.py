@@ -19,6 +19,7 @@ from tenure.engine.engine import Engine
 from tenure.engine.settling import SettleAnswer
 from tenure.engine.store import DbError
 from tenure.wire.commands import Add, Bye, CancelJob, Extend, ExtendItem, Purge, Requeue, Settle, Take
+from tests.property import moves
 from tests.property.model import FLOOR_MS, Model
 
 KEEPER = b"k" * 16
@@ -74,7 +75,9 @@ class EngineMachine(RuleBasedStateMachine):
         self.engine = self.open(self.path)
 
     def open(self, path: Path) -> Engine:
-        return Engine(str(path), wall=self.wall, mono=self.mono, durability="normal", retention=self.retention)
+        engine = Engine(str(path), wall=self.wall, mono=self.mono, durability="normal", retention=self.retention)
+        moves.hold_to_the_table(engine)
+        return engine
 
     def teardown(self) -> None:
         if hasattr(self, "engine"):
