@@ -233,3 +233,12 @@ def test_a_batch_meets_its_own_jobs(make: MakeLab) -> None:
     lab, line = make()
     answers = line.ask("\n".join([lab.add(1, "k=a"), lab.add(2, "k=a"), lab.add(1, "k=a"), lab.add(2, "k=a")]))
     assert answers.split("\n") == [created(1), exists(1), created(1), exists(1)]
+
+
+def test_a_known_id_under_the_name_of_another_queue_makes_no_queue(make: MakeLab) -> None:
+    lab, line = make()
+    assert line.ask(lab.add(1)) == created(1)
+    assert line.ask(lab.add(1, queue="other")) == created(1)
+    line.ask("take 1 1 0 30000 q")
+    assert line.ask(f"done {hexid(1)}:1 then=1\n{lab.add(1, queue='another')}") == "ok done created"
+    assert list(lab.record()["queues"]) == ["q"]

@@ -126,6 +126,8 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     id, queue_name, task, fingerprint, body, key, priority, starts, ends, vt, max_attempts, max_losses = a
     store = core.store
     store.begin()
+    if queue_name not in store.queue_ids and store.row("SELECT 1 FROM jobs WHERE id = ?", (id,)):
+        return False  # a known id makes no queue, which would be in the file and in no count
     queue = store.queue_id(queue_name)
     run_at = None if starts is None else _moment(starts, wall)
     expires = None if ends is None else _moment(ends, wall)
