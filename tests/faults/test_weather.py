@@ -16,6 +16,7 @@ from tenure import App, Task
 from tenure.broker import ProducerCounts
 from tenure.faults import Fault, Proxy, Schedule, process, run_schedule
 from tenure.faults.schedule import DECK, Card
+from tests.stage import marks
 from tests.stage.apps import jobs
 from tests.stage.figures import recovered
 from tests.stage.harness import JOBS, Stage, wait_for
@@ -66,11 +67,10 @@ def test_the_server_is_killed_twenty_times_under_load(stage: Stage) -> None:
     producers = [Producer(0.005, 0.0), Producer(0.005, 0.02)]
     try:
         for _ in range(20):
-            flowing = len(stage.executions())
-            wait_for(lambda flowing=flowing: len(stage.executions()) >= flowing + 20, 6, "jobs flow")  # type: ignore[misc]
+            wait_for(_more(stage, 20), 10, "jobs flow")
             _restart(stage)
-            restarted_at, before = time.monotonic(), len(stage.executions())
-            wait_for(lambda before=before: len(stage.executions()) > before, 6, "jobs flow again")  # type: ignore[misc]
+            restarted_at = time.monotonic()
+            wait_for(_more(stage, 1), 10, "jobs flow again")
             recovered("server killed and started again", time.monotonic() - restarted_at, 2.0)
     finally:
         ids = [id for producer in producers for id in producer.stop()]
@@ -78,6 +78,12 @@ def test_the_server_is_killed_twenty_times_under_load(stage: Stage) -> None:
     totals = stage.check(jobs.app.counts)["totals"]
     assert (totals["added"], totals["done"]) == (len(ids), len(set(ids)))
     assert {one.job for one in stage.executions()} == set(ids)
+
+
+def _more(stage: Stage, count: int) -> Callable[[], bool]:
+    """Return what tells whether so many more jobs have been started than now."""
+    enough = marks.started(stage.place) + count
+    return lambda: marks.started(stage.place) >= enough
 
 
 def _restart(stage: Stage) -> None:
