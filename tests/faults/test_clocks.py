@@ -79,7 +79,7 @@ def test_the_clock_of_the_server_is_moved_while_it_runs(bare: Stage) -> None:
             bare.start_server()
         bare.use(jobs.app)
         bare.start_worker("first", *OPTIONS)
-        bare.start_worker("second", *OPTIONS)
+        bare.start_worker("second", *OPTIONS, wait=False)
         count = 3
         for number in range(count):
             jobs.work.delay(number, LONG)

@@ -29,8 +29,16 @@ def _start(stage: Stage, *options: str) -> None:
 
 
 def _worker(stage: Stage, name: str, vt: float, *options: str, broker: str | None = None) -> Worker:
-    options = ("--visibility-timeout", f"{vt:g}s", "--processes", "1", "--threads", "8", *options)
-    return stage.start_worker(name, *options, app=APP, broker=broker)
+    return stage.start_worker(name, *_options(vt), *options, app=APP, broker=broker)
+
+
+def _another(stage: Stage, vt: float, *options: str) -> None:
+    """Start a worker that takes whatever there is to take, as soon as it is there."""
+    stage.start_worker("another", *_options(vt), *options, app=APP, wait=False)
+
+
+def _options(vt: float) -> tuple[str, ...]:
+    return ("--visibility-timeout", f"{vt:g}s", "--processes", "1", "--threads", "8")
 
 
 def _started(stage: Stage, jobs: Sequence[Job[Any]]) -> None:
@@ -50,7 +58,7 @@ def test_jobs_that_take_longer_than_their_lease_run_once(bare: Stage) -> None:
         _started(bare, held)
         held.append(leases.hog.delay(HOG))
         _started(bare, held)
-        _worker(bare, "idle", VT, "--processes", "2")
+        _another(bare, VT, "--processes", "2")
         others = [leases.long.delay(0.0) for _ in range(20)]
         bare.wait_done(len(held) + len(others), 3 * LONG)
         for job in held:
@@ -75,8 +83,8 @@ def _is_extended_every_third(job: Job[Any], hears: Hears) -> None:
 
 def test_what_waits_and_what_is_slow_to_read_is_held_too(bare: Stage) -> None:
     _start(bare, "--max-body", "8MiB")
-    for name in ("first", "second"):
-        _worker(bare, name, 1.0, "--threads", "2")
+    _another(bare, 1.0, "--threads", "2")
+    _worker(bare, "one", 1.0, "--threads", "2")
     jobs: list[Job[Any]] = [leases.long.delay(1.5) for _ in range(3)]
     weighed = leases.weighs.delay(leases.Slow(2.0, bytes(5_000_000)))
     bare.wait_done(4)
@@ -92,8 +100,8 @@ def test_thousands_of_jobs_under_a_short_lease_run_once_each(bare: Stage) -> Non
     _start(bare)
     text = "x" * 200
     jobs = [leases.tiny.delay(number, text) for number in range(count)]
-    for name in ("first", "second"):
-        _worker(bare, name, 0.2, "--threads", "4")
+    _another(bare, 0.2, "--threads", "4")
+    _worker(bare, "one", 0.2, "--threads", "4")
     bare.wait_done(count, 40)
     assert [job.result(timeout=5) for job in jobs] == [[number, text] for number in range(count)]
     bare.check(leases.app.counts)
@@ -107,7 +115,7 @@ def test_connections_that_are_forgotten_while_a_job_runs(bare: Stage) -> None:
         _worker(bare, "behind", vt, broker=proxy.url)
         job = leases.long.delay(1.5 * vt)
         _started(bare, [job])
-        _worker(bare, "idle", vt)
+        _another(bare, vt)
         end = boot() + 1.5 * vt
         while boot() < end:
             time.sleep(vt / 3)
@@ -156,7 +164,7 @@ def test_a_worker_that_stood_still_for_two_leases(bare: Stage) -> None:
     still.signal_group(signal.SIGSTOP)
     stopped_at = boot()
     try:
-        _worker(bare, "other", 1.0)
+        _another(bare, 1.0)
         bare.wait_done(len(jobs))
         time.sleep(max(0.0, stopped_at + 2.0 - boot()))
     finally:
