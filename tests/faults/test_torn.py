@@ -76,13 +76,13 @@ class Bench:
         assert job.created
         return job
 
-    def take(self, *jobs: Job[int], fence: int = 1) -> list[Delivery]:
+    def take(self, *ready: Job[int], fence: int = 1) -> list[Delivery]:
         """Take all jobs that are ready, at their hand-out number `fence`: an earlier one that was lost would show."""
         self.before(b"take")
         begun = time.monotonic()
         deliveries = repeat(lambda: self.consumer.take(10, 0.5))
         self.slowest = max(self.slowest, time.monotonic() - begun)
-        assert [one.receipt for one in deliveries] == [b"%b:%d" % (job.id.encode(), fence) for job in jobs]
+        assert [one.receipt for one in deliveries] == [b"%b:%d" % (job.id.encode(), fence) for job in ready]
         return deliveries
 
     def settle(self, *settlements: Settlement) -> list[Settled]:
@@ -124,6 +124,13 @@ def three(bench: Bench) -> None:
     added = jobs.app.add_many([jobs.work.s(number) for number in range(3)])
     together = [job for job in added if isinstance(job, Job) and job.created]
     bench.done(*bench.take(*together))
+
+
+def another(bench: Bench) -> None:
+    """Begin as another worker process, whose connections are not there yet, and do one job."""
+    bench.consumer.close()
+    bench.begin_session()
+    one(bench)
 
 
 def retry(bench: Bench) -> None:
@@ -179,6 +186,7 @@ ACTS = {
     "retry": Act(b"retry", retry, {"done": 1, "retried": 1}),
     "extend": Act(b"extend", extend, {"done": 1}),
     "bye": Act(b"bye", bye, {"done": 1, "lost": 1}),
+    "hello": Act(b"hello", another, {"done": 1}, SOME),
     "three adds": Act(b"add", three, {"done": 3}, SOME),
     "take of three": Act(b"take", three, {"done": 3}, SOME),
     "three dones": Act(b"done", three, {"done": 3}, SOME),
