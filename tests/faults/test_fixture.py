@@ -5,6 +5,7 @@ Pytest runs in a process of its own with no plugin but ours, as where nothing el
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,9 @@ pytest_plugins = ["pytester"]
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "test-your-tasks-against-faults.md"
 BLOCKS = re.findall(r"^```\w+ file=(\S+)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 TESTS = {name: body for name, body in BLOCKS if name.startswith("test_")}
+
+TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+"""Where pytester lets the project's tests have their temporary folders, and so their servers their files."""
 
 BROKEN = """
 import sys
@@ -84,7 +88,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
     """Run the project's tests, and fail where one of its processes is left."""
     result = project.run(sys.executable, "-m", "pytest", "-q", "-p", "tenure.testing.plugin", *args, timeout=55)
-    assert [command for command in commands() if str(project.path) in command] == []
+    assert [command for command in commands() if os.environ[TEMPORARY] in command] == []
     return result
 
 

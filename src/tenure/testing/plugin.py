@@ -9,7 +9,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,7 +77,7 @@ def tenure_worker(tenure_app: App) -> Iterator[InlineWorker]:
 
 
 @pytest.fixture
-def faults(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faults]:
+def faults(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faults]:
     """A real server and a worker process of the app that the option `tenure_app` names, to be broken in this test.
 
     The app adds its jobs there, through a proxy.
@@ -89,7 +88,7 @@ def faults(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Faults]:
         raise pytest.UsageError(f"a test has either faults, with a server, or {OPTION} and tenure_worker, without")
     place = request.config.getini(OPTION)
     _find(place)
-    with faults_for(place, tmp_path) as faults:
+    with faults_for(place, tmp_path_factory.mktemp("faults")) as faults:
         yield faults
 
 
