@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import pytest
 
@@ -37,7 +38,7 @@ def test_all_connections_are_cut_again_and_again(stage: Stage) -> None:
             cut_at = time.monotonic()
             last = jobs.work.delay(count)
             count += 1
-            wait_for(lambda last=last: stage.executions(last.id), 5, "jobs flow again")  # type: ignore[misc]
+            wait_for(partial(stage.executions, last.id), 5, "jobs flow again")
             recovered("all connections cut", time.monotonic() - cut_at, 0.3)
         stage.wait_done(count)
         totals = stage.check(jobs.app.counts)["totals"]
@@ -56,7 +57,7 @@ def test_new_connections_are_cut_ten_times(stage: Stage) -> None:
             proxy.cut()
             cut_at = time.monotonic()
             job = jobs.work.delay(number)
-            wait_for(lambda job=job: stage.executions(job.id), 6, "the job runs")  # type: ignore[misc]
+            wait_for(partial(stage.executions, job.id), 6, "the job runs")
             recovered("ten cuts right after accept", time.monotonic() - cut_at, 2.0)
         stage.wait_done(3)
         stage.check(jobs.app.counts)
