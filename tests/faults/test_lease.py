@@ -99,13 +99,28 @@ def test_thousands_of_jobs_under_a_short_lease_run_once_each(bare: Stage) -> Non
     count = sized(500, 5_000)
     _start(bare)
     text = "x" * 200
-    jobs = [leases.tiny.delay(number, text) for number in range(count)]
+    added = leases.app.add_many([leases.tiny.s(number, text) for number in range(count)])
+    jobs = [job for job in added if isinstance(job, Job)]
     _another(bare, 0.2, "--threads", "4")
     _worker(bare, "one", 0.2, "--threads", "4")
     bare.wait_done(count, 40)
     assert [job.result(timeout=5) for job in jobs] == [[number, text] for number in range(count)]
     bare.check(leases.app.counts)
     assert len(bare.executions()) == count
+
+
+def test_a_cut_in_the_moment_when_a_function_returns(bare: Stage) -> None:
+    _start(bare)
+    with Proxy(bare.url) as proxy:
+        _worker(bare, "behind", 10.0, broker=proxy.url)
+        job = leases.finishes.delay(1)
+        _started(bare, [job])
+        _another(bare, 10.0)
+        proxy.stall(2.0, new_connections=False)
+        bare.let_go()
+        bare.wait_done(1)
+        assert _ends(bare, job) == ["done"]
+        bare.check(leases.app.counts)
 
 
 def test_connections_that_are_forgotten_while_a_job_runs(bare: Stage) -> None:
@@ -136,16 +151,20 @@ def test_a_worker_that_is_cut_off_ends_its_tasks_before_another_one_has_their_jo
         _started(bare, jobs)
         _worker(bare, "other", 1.5)
         proxy.stall(new_connections=False)
+        stalled_at = boot()
         bare.wait_done(len(jobs))
         bare.let_go()
         proxy.pass_through()
         wait_for(lambda: bare.totals()["refused"] == len(jobs), 15, "each late word is refused")
         for job in jobs:
             assert _ends(bare, job) == ["returned", "done"]
-            assert str(job.result(timeout=5)).startswith("hand-out 2")
+            assert job.result(timeout=5) == f"hand-out 2 of {job.key}"
         bare.check(leases.app.counts)
     assert cut_off.counts["refused"] == len(jobs)
     assert cut_off.counts["done"] == 0
+    for job in jobs:
+        again_at = bare.executions(job.id)[1].start
+        recovered("a job of a worker that is cut off runs elsewhere", again_at - stalled_at, 1.5 + 1.0)
     for job in jobs[:3]:
         first, second = bare.executions(job.id)
         assert first.ended
@@ -173,7 +192,7 @@ def test_a_worker_that_stood_still_for_two_leases(bare: Stage) -> None:
     wait_for(lambda: bare.totals()["refused"] == len(jobs), 15, "each late word is refused")
     for job in jobs:
         assert _ends(bare, job) == ["returned", "done"]
-        assert job.result(timeout=5) == "hand-out 2"
+        assert job.result(timeout=5) == f"hand-out 2 of {job.key}"
     # What stands still cannot look at its deadline; that is what `current_job.fence` is for.
     bare.check(leases.app.counts, frozen=child)
     assert still.counts["refused"] == len(jobs)

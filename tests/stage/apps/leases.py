@@ -75,6 +75,11 @@ def weighs(argument: Slow) -> int:
         return len(argument.bulk)
 
 
+def whose() -> str:
+    """Say which hand-out this is, and of which key: the second has the same key as the first."""
+    return f"hand-out {current_job.fence} of {current_job.key}"
+
+
 # What is cut off from the server while it runs.
 
 
@@ -88,7 +93,7 @@ def ended(number: int) -> str:
                 marks.beat()
             except Exception:  # noqa: BLE001
                 pass
-        return f"hand-out {current_job.fence}"
+        return whose()
 
 
 @app.task
@@ -98,7 +103,7 @@ async def cancelled(number: int) -> str:
         while current_job.fence == 1:
             await asyncio.sleep(STEP)
             marks.beat()
-        return f"hand-out {current_job.fence}"
+        return whose()
 
 
 @app.task
@@ -116,7 +121,7 @@ def runs_a_loop(number: int) -> str:
 
     with marked():
         asyncio.run(steps())
-        return f"hand-out {current_job.fence}"
+        return whose()
 
 
 @app.task(on_lease_lost="finish")
@@ -128,7 +133,7 @@ def looks(ctx: JobContext) -> str:
         time.sleep(PERIOD)
     if ctx.fence == 1:
         (marks.folder() / "seen").write_text(str(boot()))
-    return f"hand-out {ctx.fence}"
+    return whose()
 
 
 @app.task(on_lease_lost="finish")
@@ -138,4 +143,4 @@ def finishes(number: int) -> str:
         pass
     while current_job.fence == 1 and not (marks.folder() / GO).exists():
         time.sleep(BEAT)
-    return f"hand-out {current_job.fence}"
+    return whose()
