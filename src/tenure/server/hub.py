@@ -155,8 +155,12 @@ class Hub:
 
     def _shares(self) -> list[Arrived]:
         """The lines of this turn; the rest of them waits for the next."""
-        inbox = [line for connection in self.behind for line in connection.share()]
-        self.behind = {connection: None for connection in self.behind if connection.lines}
+        arrived, self.behind = self.behind, {}
+        inbox: list[Arrived] = []
+        for connection in arrived:
+            inbox += connection.share()
+            if connection.lines:
+                self.behind[connection] = None
         return inbox
 
     def _one_by_one(self, inbox: list[Arrived], wall: int, mono: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ from tenure.wire.commands import (
 )
 from tenure.wire.parse import CommandParser
 
-LONG = (Take, Wait, Show, Browse, Report)
+LONG = frozenset((Take, Wait, Show, Browse, Report))
 """Lines whose answers may be a hundred thousand times as long as they are: a connection gets one of them a turn."""
 
 Arrived = tuple["Connection", Command, float]
@@ -73,7 +72,7 @@ class Connection:
     """An answer is being made elsewhere."""
     unread_since: float | None = None
     """Since when the client leaves so much unread that nothing more is to be written to it."""
-    lines: deque[Arrived] = field(default_factory=deque)
+    lines: list[Arrived] = field(default_factory=list)
     """What has been read and is not carried out yet."""
 
     @property
@@ -96,14 +95,16 @@ class Connection:
 
         So what one connection sends costs the others a bounded time, and its answers a bounded memory.
         """
+        lines = self.lines
         if self.waits:
             return []
-        share: list[Arrived] = []
-        while self.lines and len(share) < MAX_BATCH_LINES:
-            share.append(self.lines.popleft())
-            if isinstance(share[-1][1], LONG):
-                break
-        return share
+        if len(lines) == 1:  # nearly always
+            self.lines = []
+            return lines
+        asked = (place for place, line in enumerate(lines[:MAX_BATCH_LINES], 1) if type(line[1]) in LONG)
+        end = next(asked, MAX_BATCH_LINES)
+        self.lines = lines[end:]
+        return lines[:end]
 
     def feed(self, data: bytes, mono: float) -> bool:
         """Take bytes that were read at `mono`; True when they complete a command, which is in `lines` then."""
@@ -117,7 +118,7 @@ class Connection:
                 self.partial_since = mono
             if self.stream_since is None:
                 self.stream_since = mono
-        self.lines.extend([(self, command, mono) for command in commands])
+        self.lines += [(self, command, mono) for command in commands]
         return bool(commands)
 
     def overdue(self, mono: float) -> str | None:
