@@ -4,8 +4,9 @@ import pytest
 
 from tenure.broker import EndedAs, Extended
 from tenure.worker.keeper import PERIOD, PROGRESS_PERIOD, Farewell, LeaseKeeper, Watched, leave
+from tenure.worker.lease import Lease
 from tenure.worker.patience import Patience
-from tenure.worker.table import Lease, Table
+from tenure.worker.table import Table
 from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
 
 

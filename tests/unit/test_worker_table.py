@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tenure.worker.counts import NAMES, Counts
-from tenure.worker.table import FREE, HELD, LOST, SETTLED, SETTLING, Lease, Table, tag_of
+from tenure.worker.lease import Lease
+from tenure.worker.table import FREE, HELD, LOST, SETTLED, SETTLING, Table, tag_of
 from tests.unit.worker_fakes import receipt
 
 DONE, RETRIED = NAMES.index("done"), NAMES.index("retried")

@@ -24,11 +24,12 @@ from tenure.testing.recording import RecordingBroker
 from tenure.worker.dead_hooks import call_dead_hooks
 from tenure.worker.executor import Executor
 from tenure.worker.keeper import LeaseKeeper, Watched
+from tenure.worker.lease import Lease
 from tenure.worker.loop import Loop
 from tenure.worker.patience import Patience
 from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
 from tenure.worker.settler import Finished, Settler
-from tenure.worker.table import Lease, Table
+from tenure.worker.table import Table
 
 NAME = "inline"
 

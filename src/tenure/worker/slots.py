@@ -15,9 +15,10 @@ from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Failed, Outcome, Returned, failure_from
 from tenure.settle import Policy, decide
 from tenure.worker.executor import Executor
+from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
 from tenure.worker.settler import Finished
-from tenure.worker.table import Lease, Table
+from tenure.worker.table import Table
 
 if TYPE_CHECKING:
     from tenure.worker.loop import Loop, Start

@@ -55,7 +55,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tenure import clock
 from tenure.context import MAX_PROGRESS_BYTES
 from tenure.message import Verb
 from tenure.worker.counts import ADDED, NAMES, Counts
@@ -378,46 +377,6 @@ class Table:
         counted = {name: words[_COUNTERS + place] for place, name in enumerate(NAMES)}
         counted["started"] = sum(words[_LANE + lane] for lane in range(words[_LANES]))
         return Counts(**counted)
-
-
-class Lease:
-    """The hold on one delivery, as the running function may ask for it."""
-
-    __slots__ = ("_boot", "_index", "_receipt", "_table", "_tag")
-
-    def __init__(self, table: Table, index: int, receipt: bytes, boot: Callable[[], float] = clock.boot) -> None:
-        self._boot = boot
-        self._table = table
-        self._index = index
-        self._receipt = receipt
-        self._tag = tag_of(receipt)
-
-    def deadline(self) -> float | None:
-        """Return the own deadline, extensions included, in seconds of the boot clock; None when the lease is lost."""
-        if not self._table.has(self._index, self._receipt):
-            return None  # asked after the job's end, by a thread that it left behind
-        deadline = self._table.deadline(self._index, self._tag)
-        return None if deadline == LOST else deadline
-
-    def extend(self) -> None:
-        """Ask the keeper to extend this lease when it looks next, a fifth of a second from now at most."""
-        self._table.ask(self._index, self._boot())
-
-    def progress(self, packed: bytes) -> None:
-        """Leave word of how far the job is; the keeper sends it."""
-        self._table.say(self._index, self._receipt, packed)
-
-    def cancelled(self) -> bool:
-        """Whether somebody has asked for this job to be cancelled."""
-        return self._table.cancelled(self._index, self._tag)
-
-    def stopping(self) -> bool:
-        """Whether the worker is leaving."""
-        return self._table.surroundings.stopping
-
-    def idle(self, task: str | None, queue: str | None = None) -> bool:
-        """Whether this worker has room to take a job of `task` from `queue`."""
-        return self._table.surroundings.idle(task, queue)
 
 
 def tag_of(receipt: bytes) -> int:
