@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-SIZE = (1600, 1200)
+SIZE = (800, 600)
 
 
 def paint(number: int) -> Image.Image:
@@ -16,9 +16,9 @@ def paint(number: int) -> Image.Image:
     colours = ((20, 30, 90 + 10 * number), (250, 180 - 10 * number, 90))
     sky = Image.composite(Image.new("RGB", SIZE, colours[1]), Image.new("RGB", SIZE, colours[0]), picture)
     draw = ImageDraw.Draw(sky)
-    left, top = 100 + 110 * number, 150 + 40 * number
-    draw.ellipse((left, top, left + 200, top + 200), fill=(255, 240, 170))
-    draw.rectangle((0, 900, *SIZE), fill=(10, 60 + 8 * number, 80))
+    left, top = 50 + 55 * number, 75 + 20 * number
+    draw.ellipse((left, top, left + 100, top + 100), fill=(255, 240, 170))
+    draw.rectangle((0, 450, *SIZE), fill=(10, 60 + 8 * number, 80))
     return sky
 
 
