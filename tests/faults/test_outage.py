@@ -94,7 +94,7 @@ def test_200_connections_come_back_one_after_the_other(stage: Stage) -> None:
     crowds = [Crowd(stage.url, 1, None), Crowd(stage.url, 10_001, lambda: 1.0)]
     for crowd in crowds:
         crowd.lose_server()
-    time.sleep(sized(4.0, 15.0))
+    time.sleep(sized(3.0, 15.0))
     for crowd in crowds:
         crowd.find_server()
     back_at = time.monotonic()
@@ -125,7 +125,7 @@ def adds():
             failed.append(1)
 
 failed = []
-warm, seconds = 3.0, float(sys.argv[1])
+warm, seconds = 2.0, float(sys.argv[1])
 end = time.monotonic() + seconds
 threads = [threading.Thread(target=adds) for _ in range(8)]
 for thread in threads:
@@ -148,9 +148,9 @@ def test_waiting_for_a_server_costs_no_memory(stage: Stage) -> None:
     process.kill(stage.server.pid)
     stage.server.wait()
     stage.env["TENURE_BROKER"] = stage.url
-    seconds = sized(8.0, 600.0)
+    seconds = sized(6.0, 600.0)
     producer = stage.start([sys.executable, "-c", WAITS, str(seconds)], stage.place / "producer.log")
-    time.sleep(3.0)
+    time.sleep(2.0)
     before = {pid: resident_bytes(pid) for pid in (worker.pid, *worker.children)}
     assert producer.wait(seconds + 20) == 0, producer.output
     grown = {pid: (resident_bytes(pid) - size) / MIB for pid, size in before.items()}
@@ -178,7 +178,7 @@ def test_a_worker_without_jobs_rests(stage: Stage) -> None:
         stage.wait_done(1)
         time.sleep(1.0)
         made, said = len(arrivals.at), worker.output
-        time.sleep(sized(5.0, 120.0))
+        time.sleep(sized(4.5, 120.0))
         assert len(arrivals.at) - made <= sized(0, 6)  # an idle connection is replaced after 45 s
         assert worker.output == said
         jobs.work.delay(2)

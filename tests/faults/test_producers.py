@@ -91,7 +91,7 @@ def test_32_producers_and_16_workers(stage: Stage) -> None:
     stage.env["TENURE_BROKER"] = stage.url
     workers, processes = sized((4, 4), (16, 1))
     producers, threads = sized((4, 8), (32, 1))
-    seconds = sized(5.0, 60.0)
+    seconds = sized(4.0, 60.0)
     for number in range(workers):
         stage.start_worker(f"w{number}", "--processes", str(processes), "--threads", "1")
     began_at = time.monotonic()
