@@ -119,6 +119,13 @@ def test_a_store_that_cannot_write_is_asked_again_with_the_whole_batch() -> None
     assert [len(sent) for sent in consumer.sent] == [3, 3, 3]
 
 
+@pytest.mark.parametrize("error", [KeyError("what"), SystemExit(3), BaseException("strange")])
+def test_an_unexpected_error_loses_no_settlement(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+    rig = Rig(ScriptedConsumer(settles=[error, error]), ["done", "done"])
+    assert rig.run() == Counts(done=2)
+    assert "an unexpected error while settling" in caplog.text
+
+
 def test_too_few_answers_count_nothing_and_are_asked_for_again() -> None:
     consumer = ScriptedConsumer(settles=[[Settled("ok", "done")]])
     rig = Rig(consumer, ["done"] * 2)

@@ -71,8 +71,9 @@ def test_a_good_answer_resets_the_delay() -> None:
     assert rig.clock.waits[2] == rig.clock.waits[0] < rig.clock.waits[1]
 
 
-def test_an_unexpected_error_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    consumer = ScriptedConsumer([KeyError("what"), [delivery()]])
+@pytest.mark.parametrize("error", [KeyError("what"), SystemExit(3), KeyboardInterrupt(), BaseException("strange")])
+def test_an_unexpected_error_is_logged_and_it_goes_on(caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+    consumer = ScriptedConsumer([error, [delivery()]])
     rig = Rig(consumer)
     with caplog.at_level(logging.ERROR, "tenure.worker"):
         rig.taker.run()

@@ -54,8 +54,8 @@ class ScriptedConsumer:
 
     def __init__(
         self,
-        takes: Sequence[list[Delivery] | Exception | Callable[[], list[Delivery]]] = (),
-        settles: Sequence[list[Settled] | Exception] = (),
+        takes: Sequence[list[Delivery] | BaseException | Callable[[], list[Delivery]]] = (),
+        settles: Sequence[list[Settled] | BaseException] = (),
     ) -> None:
         self._takes = list(takes)
         self._settles = list(settles)
@@ -73,14 +73,14 @@ class ScriptedConsumer:
             self.when_empty()
             return []
         step = self._takes.pop(0)
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
         return step() if callable(step) else step
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         self.sent.append(list(settlements))
         step = self._settles.pop(0) if self._settles else [_granted(item) for item in settlements]
-        if isinstance(step, Exception):
+        if isinstance(step, BaseException):
             raise step
         return step
 
