@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, EnumType
-from inspect import signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, overload
 
@@ -17,15 +16,15 @@ from tenure.config import Loaded, Settings, checked_number, find_broker, find_br
 from tenure.definition import TaskMaker, define
 from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
 from tenure.groups import TaskGroup
+from tenure.hooks import Hooks
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, job_id, place_of, refuse_unknown, shown
-from tenure.outcome import DeadHook
 from tenure.routing import Routes, routing
 from tenure.signature import CallWords, Signature
 from tenure.task import R, Task
-from tenure.task_options import TaskOptions, dead_hook
+from tenure.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -35,13 +34,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
-Hook = TypeVar("Hook", bound=Callable[[], object])
-H = TypeVar("H", bound=DeadHook)
 
 _DEFAULTS = Settings()
 
 
-class App(TaskMaker):
+class App(TaskMaker, Hooks):
     """A named set of tasks and the broker that holds their jobs.
 
     `broker` is a URL, or a broker; left out, it is looked for in $TENURE_BROKER, then in `[tool.tenure]` of
@@ -70,6 +67,7 @@ class App(TaskMaker):
     ) -> None:
         if unknown:
             refuse_unknown("App()", App, unknown)
+        super().__init__()
         self.name = checked("App name", name)
         self.include = _checked_include(include)
         words = {
@@ -86,9 +84,6 @@ class App(TaskMaker):
         self._tasks: dict[str, Task[..., Any]] = {}
         self.tasks: Mapping[str, Task[..., Any]] = MappingProxyType(self._tasks)
         self._elsewhere: dict[str, Task[..., Any]] = {}
-        self._dead_hooks: list[DeadHook] = []
-        self.start_hooks: list[Callable[[], object]] = []
-        self.stop_hooks: list[Callable[[], object]] = []
         self._lock = threading.Lock()
         self._broker: Broker | None = None
         self._senders: ThreadPoolExecutor | None = None
@@ -96,46 +91,6 @@ class App(TaskMaker):
 
     def __repr__(self) -> str:
         return f"<App {self.name}: {len(self._tasks)} tasks>"
-
-    def on_dead(self, hook: H, /) -> H:
-        """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
-
-        It is given the job (`DeadJob`) and its last error (`Failure`), after the hook of the task itself
-        (`@app.task(on_dead=...)`).  The worker that was told by the broker that the job is dead calls it, in a thread
-        of its own, at most once; what it raises is logged.  It is not called for jobs that end without a worker: out
-        of losses, or expired.  Raises TaskDefinitionError.
-        """
-        try:
-            checked_hook = dead_hook(hook)
-        except ConfigError as error:
-            raise TaskDefinitionError(f"@app.on_dead: {error}") from None
-        if checked_hook not in self._dead_hooks:
-            self._dead_hooks.append(checked_hook)
-        return hook
-
-    def dead_hooks(self, task: str) -> list[DeadHook]:
-        """Return the hooks for dead jobs of a task: its own first, then the app's."""
-        known = self._tasks.get(task)
-        own = None if known is None else known.defaults.on_dead
-        return [*([] if own is None else [own]), *self._dead_hooks]
-
-    def on_worker_start(self, hook: Hook) -> Hook:
-        """Have each worker process call this before its first job: `@app.on_worker_start`; sync or async.
-
-        The hooks run in the order of their registration; one that raises ends the process, with its traceback shown.
-        Raises ConfigError for what cannot be called without arguments.
-        """
-        self.start_hooks.append(_checked_hook("on_worker_start", hook))
-        return hook
-
-    def on_worker_stop(self, hook: Hook) -> Hook:
-        """Have each worker process call this after its last job: `@app.on_worker_stop`; sync or async.
-
-        The hooks run in the reverse order of their registration; the error of one is logged, and the others follow.
-        Raises ConfigError for what cannot be called without arguments.
-        """
-        self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
-        return hook
 
     def register(self, kind: type[E]) -> type[E]:
         """Let members of an Enum class travel that no type hint of their task names; also as a decorator.
@@ -419,19 +374,6 @@ def _checked_include(include: object) -> tuple[str, ...]:
     if isinstance(include, str) or not isinstance(include, Sequence):
         raise ConfigError(f"include={shown(include)} has to be a list of module names, such as ['shop.jobs']")
     return tuple(checked("module in include", module) for module in include)
-
-
-def _checked_hook(name: str, hook: object) -> Callable[[], object]:
-    rule = f"@app.{name} goes on a function without parameters"
-    if not callable(hook):
-        raise ConfigError(f"{rule}, not on {shown(hook)}")
-    try:
-        signature(hook).bind()
-    except TypeError as error:
-        raise ConfigError(f"{rule}; {shown(hook)} cannot be called so: {error}") from None
-    except ValueError:
-        pass  # some callables of C have no signature: the first call will tell
-    return hook
 
 
 def _message_or_error(call: Signature[Any]) -> Message | AddError:

@@ -1,0 +1,82 @@
+"""What an app calls beside its tasks, and how it is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenure.errors import ConfigError, TaskDefinitionError
+from tenure.names import shown
+from tenure.outcome import DeadHook
+from tenure.task_options import dead_hook
+
+if TYPE_CHECKING:
+    from tenure.task import Task
+
+Hook = TypeVar("Hook", bound=Callable[[], object])
+H = TypeVar("H", bound=DeadHook)
+
+
+class Hooks:
+    """The part of an App that knows what is to be called, and when."""
+
+    tasks: Mapping[str, Task[..., Any]]
+
+    def __init__(self) -> None:
+        self._dead_hooks: list[DeadHook] = []
+        self.start_hooks: list[Callable[[], object]] = []
+        self.stop_hooks: list[Callable[[], object]] = []
+
+    def on_dead(self, hook: H, /) -> H:
+        """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
+
+        It is given the job (`DeadJob`) and its last error (`Failure`), after the hook of the task itself
+        (`@app.task(on_dead=...)`).  The worker that was told by the broker that the job is dead calls it, in a thread
+        of its own, at most once; what it raises is logged.  It is not called for jobs that end without a worker: out
+        of losses, or expired.  Raises TaskDefinitionError.
+        """
+        try:
+            checked_hook = dead_hook(hook)
+        except ConfigError as error:
+            raise TaskDefinitionError(f"@app.on_dead: {error}") from None
+        if checked_hook not in self._dead_hooks:
+            self._dead_hooks.append(checked_hook)
+        return hook
+
+    def dead_hooks(self, task: str) -> list[DeadHook]:
+        """Return the hooks for dead jobs of a task: its own first, then the app's."""
+        known = self.tasks.get(task)
+        own = None if known is None else known.defaults.on_dead
+        return [*([] if own is None else [own]), *self._dead_hooks]
+
+    def on_worker_start(self, hook: Hook) -> Hook:
+        """Have each worker process call this before its first job: `@app.on_worker_start`; sync or async.
+
+        The hooks run in the order of their registration; one that raises ends the process, with its traceback shown.
+        Raises ConfigError for what cannot be called without arguments.
+        """
+        self.start_hooks.append(_checked_hook("on_worker_start", hook))
+        return hook
+
+    def on_worker_stop(self, hook: Hook) -> Hook:
+        """Have each worker process call this after its last job: `@app.on_worker_stop`; sync or async.
+
+        The hooks run in the reverse order of their registration; the error of one is logged, and the others follow.
+        Raises ConfigError for what cannot be called without arguments.
+        """
+        self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
+        return hook
+
+
+def _checked_hook(name: str, hook: object) -> Callable[[], object]:
+    rule = f"@app.{name} goes on a function without parameters"
+    if not callable(hook):
+        raise ConfigError(f"{rule}, not on {shown(hook)}")
+    try:
+        signature(hook).bind()
+    except TypeError as error:
+        raise ConfigError(f"{rule}; {shown(hook)} cannot be called so: {error}") from None
+    except ValueError:
+        pass  # some callables of C have no signature: the first call will tell
+    return hook
