@@ -117,12 +117,14 @@ class Core:
         self.moved.setdefault(id, self.sessions.get(id))
         self.sessions[id] = Session(before.answered if answered is None else answered, closed or before.closed)
 
-    def commit(self) -> None:
-        """Make the turn durable, if it wrote anything; raises DbError."""
-        if self.store.begun:
+    def commit(self) -> bool:
+        """Make the turn durable, if it wrote anything, and say whether it did; raises DbError."""
+        wrote = self.store.begun
+        if wrote:
             self.store.commit()
             self.commit_no += 1
         self.moved.clear()
+        return wrote
 
     def rollback(self, mono: float) -> None:
         """Undo the turn, in the file and in memory."""

@@ -192,9 +192,12 @@ class Engine:
 
     # -- the turn -------------------------------------------------------------------------------------------------
 
-    def commit(self) -> None:
-        """Make all calls since the last commit durable; raises DbError (then call `rollback`)."""
-        self._core.commit()
+    def commit(self) -> bool:
+        """Make all calls since the last commit durable; False: there was nothing to write.
+
+        Raises DbError (then call `rollback`).
+        """
+        return self._core.commit()
 
     def rollback(self, mono: float) -> None:
         """Undo all calls since the last commit, in the file and in memory."""

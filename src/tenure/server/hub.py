@@ -48,7 +48,9 @@ LOOK_AGAIN = 0.005
 """Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
 SWEEP_PAUSE = 0.02
 GIVE_UP = 3
-"""Lines in a row that the store may refuse before a turn is not tried on."""
+"""Transactions in a row that the store may refuse before what would write is refused unasked."""
+REST = 0.5
+"""Seconds until the store is tried again then: each undoing reads the whole file, and extends have to be answered."""
 READING = (Hello, Extend, Show, Browse, Report, Wait, Bad)
 """Lines that write nothing, so that a full disk does not stop them: leases go on being extended."""
 
@@ -71,6 +73,8 @@ class Hub:
         # What the transaction under way has changed here, so that it can be taken back with it.
         self._parkings: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
         self._failing = False  # the last transaction was undone
+        self._refused = 0  # transactions in a row that the store did not take
+        self._rest_until = mono
         self._undone = UndoneTurns()
         self._shortage = Shortage(engine)
         self._unsound = False
@@ -143,7 +147,7 @@ class Hub:
         self._seen = mono
         self._shortage.look(mono)
         inbox = self._shares()
-        if not self._attempt(inbox, wall, mono) and inbox:
+        if mono < self._rest_until or not self._attempt(inbox, wall, mono):
             self._one_by_one(inbox, wall, mono)
         if mono >= self._next_check:
             self._next_check = mono + 1.0
@@ -166,20 +170,17 @@ class Hub:
     def _one_by_one(self, inbox: list[Arrived], wall: int, mono: float) -> None:
         """Carry out the lines of an undone turn each for itself, so that only what cannot be done is refused.
 
-        What time brings comes last and alone: it may be what fails.  After a few lines in a row that the store did
-        not take, the others that would write are refused unasked, for each undoing reads the whole file.
+        What time brings comes last and alone: it may be what fails.  After a few that the store did not take, the
+        others that would write are refused unasked, in this turn and until the store has had its rest.
         """
-        failed = 0
         for connection, command, arrived in inbox:
-            if failed >= GIVE_UP and not isinstance(command, READING):
+            given_up = self._refused >= GIVE_UP and not isinstance(command, READING)
+            if given_up or not self._attempt([(connection, command, arrived)], wall, mono, time=False):
                 self._replies.append((connection, encode.err("storage", self._fault)))
-            elif self._attempt([(connection, command, arrived)], wall, mono, time=False):
-                failed = 0
-            else:
-                failed += 1
-                self._replies.append((connection, encode.err("storage", self._fault)))
-        if failed < GIVE_UP:
+        if self._refused < GIVE_UP:
             self._attempt([], wall, mono)
+        elif mono >= self._rest_until:
+            self._rest_until = mono + REST
 
     def _attempt(self, inbox: list[Arrived], wall: int, mono: float, *, time: bool = True) -> bool:
         """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
@@ -193,12 +194,14 @@ class Hub:
             if time:
                 self._pass_time(wall, mono)
             self._serve_parked(wall, mono)
-            self._engine.commit()
+            if self._engine.commit():
+                self._refused = 0
         except Exception as error:  # noqa: BLE001  (told in the log, with its traceback where it is a fault of ours)
             self._fault = f"{error}; nothing was done, send the line again later"
             self._undone.note(len(inbox), error, mono)
             self._undo(replies, questions, mono)
             self._failing = True
+            self._refused += 1
             return False
         self._failing = False
         return True
@@ -291,7 +294,7 @@ class Hub:
         wake = mono + TICK
         if any(not connection.waits for connection in self.behind):
             return mono
-        if self._failing:
+        if self._failing or mono < self._rest_until:
             return wake  # what is due cannot be done now; no use in asking all the time
         if self._run_out_before is not None:
             wake = mono + LOOK_AGAIN
