@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import inf
 from queue import Empty, SimpleQueue
+from time import sleep
 
 import pytest
 
 from tenure.clock import SystemClock
 from tenure.errors import LeaseLost
+from tenure.worker import interrupts
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
 from tests.unit.worker_fakes import HandClock
 
@@ -328,19 +330,73 @@ def test_the_thread_sleeps_until_it_is_needed() -> None:
 
     class Counted(Interrupts):
         def turn(self) -> float:
+            while not first_is_over.is_set():
+                sleep(0)
             looks.append(super().turn())
             return looks[-1]
 
     watcher = Counted(SystemClock())
+    first_is_over = threading.Event()
     watcher.start()
     due = SystemClock().boot() + 0.5
-    for _ in range(2_000):
-        ThreadRun(watcher, lambda: due).call(due, lambda value: value, None)
+    ThreadRun(watcher, lambda: due).call(due, sleep, 0.0)
+    first_is_over.set()
+    # It sleeps until then, although the run that told it so is over, and so no other one wakes it.
+    while watcher._next_at != due:
+        assert SystemClock().boot() < due
+        sleep(0)
+    for _ in range(300):
+        ThreadRun(watcher, lambda: due).call(due, sleep, 0.0)
+    assert len(looks) <= 2
     with pytest.raises(LeaseLost):
         ThreadRun(watcher, lambda: due).call(due, _wait, SimpleQueue())
     assert 0 <= SystemClock().boot() - due < 1.0
-    assert len(looks) <= 10  # and not one for each of the two thousand
+    assert len(looks) <= 4
     watcher.stop()
+
+
+class Noted:
+    """A run that only notes that it was interrupted."""
+
+    def __init__(self, due: float) -> None:
+        self.at = due
+        self.told: SimpleQueue[bool] = SimpleQueue()
+
+    def due(self) -> float:
+        return self.at
+
+    def interrupt(self) -> bool:
+        self.told.put(True)
+        return True
+
+
+def test_a_run_that_begins_during_a_look_is_not_missed() -> None:
+    now = SystemClock().boot()
+    first, second = Noted(now + 0.02), Noted(now + 0.1)
+
+    class Busy(Interrupts):
+        def turn(self) -> float:
+            next_at = super().turn()
+            if not first.told.empty() and second.told.empty():
+                self.watch(second, second.at)
+            return next_at
+
+    watcher = Busy(SystemClock())
+    watcher.start()
+    watcher.watch(first, first.at)
+    assert second.told.get(timeout=10)
+    watcher.stop()
+
+
+def test_what_has_not_arrived_when_the_function_is_over_is_taken_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[tuple[int, type[BaseException] | None]] = []
+    monkeypatch.setattr(interrupts, "_raise_in", lambda thread, kind: raised.append((thread, kind)))
+    assert rig.run().call(1030.0, rig.look, 1030.0) == inf
+    assert raised == [(threading.get_ident(), LeaseLost), (threading.get_ident(), None)]
+    assert rig.run().call(1060.0, lambda value: value, 7) == 7
+    assert len(raised) == 2
 
 
 def _wait(gate: SimpleQueue[None]) -> None:

@@ -34,7 +34,7 @@ class Losing(TestHold):
         """Return once the watcher has looked and found no more to do."""
         self.lease_lost = True
         again: SimpleQueue[bool] = SimpleQueue()
-        self.watcher.watch(_Marker(again), 0.0)  # type: ignore[arg-type]
+        self.watcher.watch(_Marker(again), 0.0)
         again.get(timeout=10)
 
 

@@ -1,9 +1,9 @@
 """Ends a function from outside when its time is over: by an exception in its thread, or by cancelling its coroutine.
 
 An execution is interrupted once at most, and only while its function runs.  Its thread and the watcher both try to
-decide how it ends, and one step tells who was first: closed, it is never interrupted.  Interrupted, its thread takes
-back what has not arrived before it goes on.  An exception that arrives in the few lines around the function, which are
-ours, is met there: no second one can come, so closing once more is enough.
+decide how it ends, and one step tells who was first.  Closed first, it is never interrupted.  Interrupted first, its
+thread takes back what has not arrived before it goes on; what arrives in these last lines comes out of them, and as it
+comes once, nothing can come after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _KEEP_LOCKS = frozenset({"logging", "threading", "queue", "importlib._bootstrap"
 class Run(Protocol):
     """One execution that may be interrupted."""
 
-    due: Due
+    @property
+    def due(self) -> Due:
+        """Returns when it is to be interrupted."""
 
     def interrupt(self) -> bool:
         """Interrupt it, unless it is over; False: it cannot be just now, so try again in a moment."""
@@ -132,15 +134,10 @@ class ThreadRun:
     def call(self, earliest: float, function: Callable[[A], T], argument: A) -> T:
         """Run the function, not due before `earliest`; once this returns or raises, no interrupt can come any more."""
         try:
-            try:
-                self._watcher.watch(self, earliest)
-                return function(argument)
-            finally:
-                self._close()
-        except Interrupt:
-            # Perhaps out of `_close`, which was left halfway then.
+            self._watcher.watch(self, earliest)
+            return function(argument)
+        finally:
             self._close()
-            raise
 
     def interrupt(self) -> bool:
         """Raise in the thread, unless the function is over; False: it may be about to take a lock."""
