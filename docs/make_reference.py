@@ -39,7 +39,7 @@ FOR_TENURE_ITSELF = {
     "RecordingBroker": {"add", "close", "end"},
     "Signature": {"call_options"},
     "Task": {
-        "asend", "belong_to", "check", "check_call", "forget_plan", "message", "pack_result", "plan", "running", "send",
+        "asend", "belong_to", "check", "check_call", "forget_plan", "message", "pack_result", "plan", "send",
         "unpack", "unpack_result",
     },
     "TaskGroup": {"join"},

@@ -20,6 +20,7 @@ from tenure.hooks import Hooks
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
+from tenure.middleware import Middleware
 from tenure.names import checked, job_id, place_of, refuse_unknown, shown
 from tenure.routing import Routes, routing
 from tenure.signature import CallWords, Signature
@@ -49,7 +50,8 @@ class App(TaskMaker, Hooks):
     `compress_over`: arguments of more than so many bytes travel compressed (None: never).  `routes` says in which
     queues the jobs of tasks wait that name none: a dict from names or patterns (`"mail.*"`) to queues, a function of a
     task's name, its args and kwargs that returns a queue or None, or a list of these, of which the first that names a
-    queue decides.  Raises ConfigError for a value that cannot be.
+    queue decides.  `middleware` are functions around each execution of a job, the outermost first; see
+    `App.middleware`.  Raises ConfigError for a value that cannot be.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class App(TaskMaker, Hooks):
         pool_size: int | None = None,
         compress_over: int | None = None,
         routes: Routes | None = None,
+        middleware: Sequence[Middleware] = (),
         **unknown: Never,
     ) -> None:
         if unknown:
@@ -70,6 +73,8 @@ class App(TaskMaker, Hooks):
         super().__init__()
         self.name = checked("App name", name)
         self.include = _checked_include(include)
+        for layer in middleware:
+            self.middleware(layer)
         words = {
             "add_timeout": add_timeout,
             "visibility_timeout": visibility_timeout,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from math import isfinite
@@ -59,7 +59,7 @@ class JobContext:
     A task whose first parameter is annotated `JobContext` is given it; the parameter is no part of the call.
     `fence` is the hand-out number, which only grows for a job: pass it to what the task writes to, so that an older
     holder can be refused there.  `attempt` counts from 1.  `losses` are hand-outs that ended by a dead process or a
-    lease that ran out.
+    lease that ran out.  `headers` came with the message, from the publishing middleware of whoever added the job.
     """
 
     id: str
@@ -71,6 +71,7 @@ class JobContext:
     losses: int
     hold: Hold = field(repr=False)
     boot_clock: Callable[[], float] = field(default=clock.boot, repr=False)
+    headers: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
     def deadline(self) -> float | None:
@@ -272,6 +273,11 @@ class CurrentJob:
     def fence(self) -> int:
         """The hand-out number, which only grows for a job: give it to what you write to."""
         return self.context.fence
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers that came with the message."""
+        return self.context.headers
 
     @property
     def deadline(self) -> float | None:

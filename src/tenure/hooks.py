@@ -7,6 +7,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenure.errors import ConfigError, TaskDefinitionError
+from tenure.functions import is_coroutine_function
+from tenure.middleware import Layer, Middleware, PublishMiddleware
 from tenure.names import shown
 from tenure.outcome import DeadHook
 from tenure.task_options import dead_hook
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 Hook = TypeVar("Hook", bound=Callable[[], object])
 H = TypeVar("H", bound=DeadHook)
+M = TypeVar("M", bound=Middleware)
+P = TypeVar("P", bound=PublishMiddleware)
 
 
 class Hooks:
@@ -27,6 +31,8 @@ class Hooks:
         self._dead_hooks: list[DeadHook] = []
         self.start_hooks: list[Callable[[], object]] = []
         self.stop_hooks: list[Callable[[], object]] = []
+        self.layers: tuple[Layer, ...] = ()
+        self.publish_layers: tuple[PublishMiddleware, ...] = ()
 
     def on_dead(self, hook: H, /) -> H:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
@@ -68,15 +74,47 @@ class Hooks:
         self.stop_hooks.append(_checked_hook("on_worker_stop", hook))
         return hook
 
+    def middleware(self, layer: M) -> M:
+        """Put the function below around each execution of a job: `@app.middleware`; sync or async.
 
-def _checked_hook(name: str, hook: object) -> Callable[[], object]:
-    rule = f"@app.{name} goes on a function without parameters"
+        It is given the job's `JobContext` and `call_next`, a function without parameters that runs what is inside;
+        what it returns is the job's result, and its exception is the job's.  The first one registered is the
+        outermost.  An async one awaits `call_next()`; around a plain function it can await nothing else.  Around a
+        coroutine, what a plain one returns is awaited: it returns what `call_next()` returned.  Raises ConfigError.
+        """
+        rule = "@app.middleware goes on a function of the job's context and call_next"
+        _check_callable(rule, layer, 2)
+        self.layers += (Layer(layer, is_coroutine_function(layer)),)
+        return layer
+
+    def publish_middleware(self, layer: P) -> P:
+        """Put the function below around each adding of jobs, in the process that adds: `@app.publish_middleware`.
+
+        It is given the messages of the call (`delay()` has one) and `call_next`, which takes as many, perhaps changed
+        (`message.with_headers(...)`, `dataclasses.replace`), and returns the broker's answers; it returns those.  The
+        first one registered is the outermost.  What it raises comes out of the call.  A plain function: for
+        `adelay()` it runs in a thread, within a copy of the caller's context.  Raises ConfigError.
+        """
+        rule = "@app.publish_middleware goes on a plain function of the messages and call_next"
+        _check_callable(rule, layer, 2)
+        if is_coroutine_function(layer):
+            raise ConfigError(f"{rule}; {shown(layer)} is a coroutine function")
+        self.publish_layers += (layer,)
+        return layer
+
+
+def _checked_hook(name: str, hook: Callable[[], object]) -> Callable[[], object]:
+    _check_callable(f"@app.{name} goes on a function without parameters", hook, 0)
+    return hook
+
+
+def _check_callable(rule: str, hook: object, arguments: int) -> None:
+    """Raise ConfigError for what cannot be called with so many arguments."""
     if not callable(hook):
         raise ConfigError(f"{rule}, not on {shown(hook)}")
     try:
-        signature(hook).bind()
+        signature(hook).bind(*[None] * arguments)
     except TypeError as error:
         raise ConfigError(f"{rule}; {shown(hook)} cannot be called so: {error}") from None
     except ValueError:
         pass  # some callables of C have no signature: the first call will tell
-    return hook

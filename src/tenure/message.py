@@ -7,7 +7,7 @@ hand-out ended.  Nothing here touches a socket, a clock or a store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 VERSION = 1
@@ -60,6 +60,10 @@ class Message:
     max_losses: int = DEFAULT_MAX_LOSSES
     headers: Mapping[str, Any] = field(default_factory=dict)
     version: int = VERSION
+
+    def with_headers(self, **more: Any) -> Message:
+        """Return the message with these headers as well; the worker finds them in `JobContext.headers`."""
+        return replace(self, headers={**self.headers, **more})
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,13 +102,6 @@ class Task(Generic[P, R]):
         place = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
         return _task_at, (*place, self.app.name, self.name)
 
-    def running(self, function: Callable[..., Any]) -> Task[P, R]:
-        """Return a copy of the task that runs another function in the place of its own, as tests do."""
-        twin: Task[P, R] = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        twin.fn = function
-        return twin
-
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Add a job for this call and return its handle once the broker has it safe.
 

@@ -6,23 +6,25 @@ import random
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from tenure import middleware
 from tenure.app import App
 from tenure.broker import Consumer
 from tenure.clock import own_deadline
 from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Outcome, Returned, UnknownTask
 from tenure.settle import Policy, decide
-from tenure.task import Task
 from tenure.testing.clock import MovableClock
 from tenure.testing.recording import RecordingBroker
+from tenure.worker import body
+from tenure.worker.body import Body
 from tenure.worker.dead_hooks import call_dead_hooks
-from tenure.worker.executor import Executor
+from tenure.worker.executor import Call, Executor
 from tenure.worker.keeper import LeaseKeeper, Watched
 from tenure.worker.lease import Lease
 from tenure.worker.loop import Loop
@@ -63,7 +65,8 @@ class Execution:
         self._dead = False
         self._table = Table.create(1, shared=False)
         self._table.surroundings.idle = lambda task, queue: False  # the one slot is the job's that asks
-        self._executor = Executor(_Watched(app.tasks, self._catch), clock.boot, broker.capabilities.max_body)
+        limit = broker.capabilities.max_body
+        self._executor = Executor(app.tasks, clock.boot, limit, body=_Watched(Body(app), self._catch))
         self._keeper = LeaseKeeper(broker.keeper(), clock, random.random)
         self._keeper.watch(Watched(self._table))
         self._keeping: threading.Thread | None = None
@@ -154,7 +157,9 @@ class Execution:
 
     def _catch(self, error: BaseException) -> None:
         frames = error.__traceback__
-        self._caught = Stopped(error=error, traceback=frames and frames.tb_next)  # without the frame that catches
+        while frames is not None and frames.tb_frame.f_code.co_filename in _OURS:
+            frames = frames.tb_next  # the test's author sees no frame between the test and the task
+        self._caught = Stopped(error=error, traceback=frames)
 
     def _start(self) -> None:
         """Do what a worker process does before its first job."""
@@ -183,42 +188,28 @@ class Execution:
             self._loop.stop()
 
 
-class _Watched(Mapping[str, Task[..., Any]]):
-    """An app's tasks, whose functions tell of what they raise; the worker's code turns it into text."""
+_OURS = frozenset({__file__, body.__file__, middleware.__file__})
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], caught: Callable[[BaseException], None]) -> None:
-        self._tasks = tasks
+
+class _Watched:
+    """A body that tells of what it raises; the worker's code turns it into text."""
+
+    def __init__(self, body: Body, caught: Callable[[BaseException], None]) -> None:
+        self._body = body
         self._caught = caught
 
-    def __getitem__(self, name: str) -> Task[..., Any]:
-        task = self._tasks[name]
-        watch = _watched_async if task.is_async else _watched
-        return task.running(watch(task.fn, self._caught))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tasks)
-
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-
-def _watched(function: Callable[..., Any], caught: Callable[[BaseException], None]) -> Callable[..., Any]:
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def __call__(self, call: Call) -> Any:
+        if call.task.is_async:
+            return self._awaited(call)
         try:
-            return function(*args, **kwargs)
+            return self._body(call)
         except BaseException as error:
-            caught(error)
+            self._caught(error)
             raise
 
-    return call
-
-
-def _watched_async(function: Callable[..., Any], caught: Callable[[BaseException], None]) -> Callable[..., Any]:
-    async def call(*args: Any, **kwargs: Any) -> Any:
+    async def _awaited(self, call: Call) -> Any:
         try:
-            return await function(*args, **kwargs)
+            return await self._body(call)
         except BaseException as error:
-            caught(error)
+            self._caught(error)
             raise
-
-    return call

@@ -17,6 +17,7 @@ from tenure.message import Delivery, Message, Raw
 from tenure.outcome import Broken, Died, Interrupted, Newer, Outcome, Returned, UnknownTask, failure_from
 from tenure.settle import Policy, outcome_of
 from tenure.task import Task
+from tenure.worker.body import function_of
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
 from tenure.worker.room import kind_of
 
@@ -39,8 +40,8 @@ class Call(NamedTuple):
 class Executor:
     """Runs deliveries; `boot` is the boot clock and `max_result` the broker's limit for a body in bytes.
 
-    `interrupts` end a function whose lease is lost; without them it runs to its end.  Whatever the function raises,
-    SystemExit and KeyboardInterrupt included, is an outcome and goes no further.
+    `interrupts` end a function whose lease is lost; without them it runs to its end.  `body` makes the call.  Whatever
+    the function raises, SystemExit and KeyboardInterrupt included, is an outcome and goes no further.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Executor:
         boot: Callable[[], float],
         max_result: int,
         interrupts: Interrupts | None = None,
+        body: Callable[[Call], Any] = function_of,
     ) -> None:
         self._tasks = tasks
+        self._body = body
         self._boot = boot
         self._max_result = max_result
         self._interrupts = interrupts
@@ -84,7 +87,7 @@ class Executor:
         watcher = self._interrupts if call.task.defaults.on_lease_lost == "raise" else None
         run = None if watcher is None else CoroutineRun(watcher, call.context.hold.deadline)
         try:
-            value = await (_made(call) if run is None else run.call(delivery.deadline, _made(call)))
+            value = await (self._body(call) if run is None else run.call(delivery.deadline, self._body(call)))
         except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
             self._end_if_forked(call)
             return outcome_of(error, call.policy, run is not None and run.interrupted), call.policy
@@ -133,6 +136,7 @@ class Executor:
             delivery.losses,
             hold,
             self._boot,
+            message.headers,
         )
 
     def _call(self, call: Call, delivery: Delivery) -> Outcome:
@@ -149,7 +153,7 @@ class Executor:
 
     def _run(self, call: Call) -> Any:
         try:
-            return _made(call)
+            return self._body(call)
         finally:
             self._end_if_forked(call)
 
@@ -184,12 +188,6 @@ class Executor:
 
 
 _NOTHING = Returned(None)
-
-
-def _made(call: Call) -> Any:
-    if call.task.takes_context:
-        return call.task.fn(call.context, *call.args, **call.kwargs)
-    return call.task.fn(*call.args, **call.kwargs)
 
 
 def _not_awaited(value: Any, task: Task[..., Any]) -> Died:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tenure.app import App
 from tenure.broker import Broker
 from tenure.clock import Clock
+from tenure.worker.body import Body
 from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import Interrupts
@@ -64,7 +65,7 @@ class Services:
         self._dead_hooks = DeadHooks(app)
         self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
         self._interrupts = Interrupts(clock)
-        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts)
+        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts, Body(app))
         self._app = app
         self._grace = grace
         self._loop = _loop_for(app)
