@@ -6,15 +6,17 @@ import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import copy_context
 from enum import Enum, EnumType
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, overload
 
 from tenure import apps
-from tenure.broker import Added, Broker, ProducerCounts
+from tenure.broker import Broker, ProducerCounts
 from tenure.config import Loaded, Settings, checked_number, find_broker, find_broker_and_source, load, seconds, whole
 from tenure.definition import TaskMaker, define
-from tenure.errors import AddError, BrokerUnavailable, ConfigError, TaskDefinitionError
+from tenure.errors import AddError, ConfigError, TaskDefinitionError
 from tenure.groups import TaskGroup
 from tenure.hooks import Hooks
 from tenure.job import Job
@@ -22,6 +24,7 @@ from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.middleware import Middleware
 from tenure.names import checked, job_id, place_of, refuse_unknown, shown
+from tenure.publishing import add_many, add_one
 from tenure.routing import Routes, routing
 from tenure.signature import CallWords, Signature
 from tenure.task import R, Task
@@ -159,35 +162,20 @@ class App(TaskMaker, Hooks):
         why the call could not be packed) and does not stop the others.  Raises BrokerUnavailable when the broker did
         not confirm within `add_timeout`; its `resend()` returns what this would have.
         """
-        calls = list(signatures)
-        for call in calls:
-            self._check_own(call)
-        made = [_message_or_error(call) for call in calls]
-        messages = [item for item in made if isinstance(item, Message)]
-
-        def merge(answers: Sequence[Added]) -> list[Job[T] | AddError]:
-            jobs = iter([_job_or_error(self, one, added) for one, added in zip(messages, answers, strict=True)])
-            return [item if isinstance(item, AddError) else next(jobs) for item in made]
-
-        return self._add(messages, merge)
+        return add_many(self, signatures)
 
     def add_message(self, message: Message) -> Job[Any]:
         """Add one message; `Task.delay` is built on it."""
-
-        try:
-            answers = self.broker.add([message])
-        except BrokerUnavailable as error:
-            error.adapt(lambda answers: _job_or_raise(self, message, answers))
-            raise
-        return _job_or_raise(self, message, answers)
+        return add_one(self, message)
 
     async def aadd_message(self, message: Message) -> Job[Any]:
         """Add one message from a coroutine, in a thread beside the event loop; `Task.adelay` is built on it."""
         import asyncio  # a process without coroutines does not pay for it
 
         loop = asyncio.get_running_loop()
+        add = partial(copy_context().run, self.add_message, message)  # what the caller has set, its middleware finds
         # Shielded: a job that was called for is added and counted, also where nobody waits for it any more.
-        return await asyncio.shield(loop.run_in_executor(self._sender_threads(), self.add_message, message))
+        return await asyncio.shield(loop.run_in_executor(self._sender_threads(), add))
 
     @overload
     def job(self, id: str, task: Task[..., R]) -> Job[R]: ...
@@ -354,22 +342,6 @@ class App(TaskMaker, Hooks):
             known = self._elsewhere[name] = define(self, _elsewhere, name, TaskOptions(check=False))
         return known
 
-    def _check_own(self, call: object) -> None:
-        if not isinstance(call, Signature):
-            raise TypeError(f"add_many takes signatures, made by task.s(...), not {shown(call)}")
-        if call.task.app is not self:
-            raise ConfigError(
-                f"task {call.task.name} belongs to {call.task.app!r}, not to {self!r}; add it with its own app"
-            )
-
-    def _add(self, messages: list[Message], convert: Callable[[Sequence[Added]], T]) -> T:
-        try:
-            answers = self.broker.add(messages) if messages else []
-        except BrokerUnavailable as error:
-            error.adapt(convert)
-            raise
-        return convert(answers)
-
 
 def _elsewhere(*args: Any, **kwargs: Any) -> Any:
     """Stand for a function that this process does not have."""
@@ -379,30 +351,3 @@ def _checked_include(include: object) -> tuple[str, ...]:
     if isinstance(include, str) or not isinstance(include, Sequence):
         raise ConfigError(f"include={shown(include)} has to be a list of module names, such as ['shop.jobs']")
     return tuple(checked("module in include", module) for module in include)
-
-
-def _message_or_error(call: Signature[Any]) -> Message | AddError:
-    try:
-        return call.task.message(call.args, call.kwargs, call.call_options)
-    except Exception as error:  # noqa: BLE001  (a key= function may raise anything, and others have to go on)
-        refused = AddError(f"{call.task.name}: {error}", "")
-        refused.__cause__ = error
-        return refused
-
-
-def _job_or_error(app: App, message: Message, added: Added) -> Job[Any] | AddError:
-    error = added.error
-    if error is None:
-        return Job(added.id, message.key or added.id, message.queue, message.task, added.created, app)
-    if isinstance(error, AddError):
-        return error
-    refused = AddError(f"{message.task}: {error}", message.id)
-    refused.__cause__ = error
-    return refused
-
-
-def _job_or_raise(app: App, message: Message, answers: Sequence[Added]) -> Job[Any]:
-    job = _job_or_error(app, message, answers[0])
-    if isinstance(job, AddError):
-        raise job
-    return job

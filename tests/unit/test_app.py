@@ -244,7 +244,7 @@ def test_the_worker_gets_what_was_asked_for(app: App) -> None:
 
 def test_a_mistyped_option_is_answered_with_the_right_one(app: App) -> None:
     app.task(charge)
-    with pytest.raises(ConfigError, match=r"App\(\) has no option incldue=. Did you mean 'include'.*routes.$"):
+    with pytest.raises(ConfigError, match=r"App\(\) has no option incldue=. Did you mean 'include'.*middleware.$"):
         App("shop", incldue=["shop.jobs"])  # type: ignore[arg-type]
     with pytest.raises(
         ConfigError, match=r"app.worker\(\) has no option thread=. Did you mean 'threads'.*async_slots, health.$"

@@ -1,0 +1,91 @@
+"""How an app adds jobs: its messages through the publishing middleware to the broker, and the answers to handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tenure.broker import Added
+from tenure.errors import AddError, BrokerUnavailable, ConfigError
+from tenure.job import Job
+from tenure.message import Message
+from tenure.middleware import around_adding
+from tenure.names import shown
+from tenure.signature import Signature
+
+if TYPE_CHECKING:
+    from tenure.app import App
+
+T = TypeVar("T")
+
+
+def add_one(app: App, message: Message) -> Job[Any]:
+    """Add one message and return the handle of its job; raises as `Task.delay` does."""
+    return _add(app, [message], lambda sent, answers: _job_or_raise(app, sent[0], answers[0]))
+
+
+def add_many(app: App, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:
+    """Add the jobs of signatures in one call of the broker; see `App.add_many`."""
+    calls = list(signatures)
+    for call in calls:
+        _check_own(app, call)
+    made = [_message_or_error(call) for call in calls]
+
+    def merge(sent: Sequence[Message], answers: Sequence[Added]) -> list[Job[T] | AddError]:
+        jobs = iter([_job_or_error(app, message, added) for message, added in zip(sent, answers, strict=True)])
+        return [item if isinstance(item, AddError) else next(jobs) for item in made]
+
+    return _add(app, [item for item in made if isinstance(item, Message)], merge)
+
+
+def _add(app: App, messages: list[Message], convert: Callable[[Sequence[Message], Sequence[Added]], T]) -> T:
+    """Add messages, and convert what was sent and the answers; `resend()` of an error returns the same."""
+    sent: Sequence[Message] = messages
+
+    def send(changed: Sequence[Message]) -> Sequence[Added]:
+        nonlocal sent
+        sent = changed
+        return app.broker.add(changed)
+
+    try:
+        answers = around_adding(app.publish_layers, messages, send) if messages else []
+    except BrokerUnavailable as error:
+        error.adapt(lambda answers: convert(sent, answers))
+        raise
+    return convert(sent, answers)
+
+
+def _check_own(app: App, call: object) -> None:
+    if not isinstance(call, Signature):
+        raise TypeError(f"add_many takes signatures, made by task.s(...), not {shown(call)}")
+    if call.task.app is not app:
+        raise ConfigError(
+            f"task {call.task.name} belongs to {call.task.app!r}, not to {app!r}; add it with its own app"
+        )
+
+
+def _message_or_error(call: Signature[Any]) -> Message | AddError:
+    try:
+        return call.task.message(call.args, call.kwargs, call.call_options)
+    except Exception as error:  # noqa: BLE001  (a key= function may raise anything, and others have to go on)
+        refused = AddError(f"{call.task.name}: {error}", "")
+        refused.__cause__ = error
+        return refused
+
+
+def _job_or_error(app: App, message: Message, added: Added) -> Job[Any] | AddError:
+    error = added.error
+    if error is None:
+        return Job(added.id, message.key or added.id, message.queue, message.task, added.created, app)
+    if isinstance(error, AddError):
+        return error
+    refused = AddError(f"{message.task}: {error}", message.id)
+    refused.__cause__ = error
+    return refused
+
+
+def _job_or_raise(app: App, message: Message, added: Added) -> Job[Any]:
+    job = _job_or_error(app, message, added)
+    if isinstance(job, AddError):
+        raise job
+    return job

@@ -1,0 +1,55 @@
+"""The examples of the page on middleware do what the page says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.testing import InlineWorker, inline_worker
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "middleware.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def page() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "shop"}
+    for code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        exec(compile(code, PAGE.name, "exec"), names)
+    return names
+
+
+@pytest.fixture
+def worker(page: dict[str, Any]) -> Iterator[InlineWorker]:
+    with inline_worker(page["app"]) as worker:
+        yield worker
+
+
+def test_every_job_is_timed(page: dict[str, Any], worker: InlineWorker) -> None:
+    packed, fetched = page["pack"].delay(7), page["fetch"].delay("four")
+    worker.run_all()
+    assert (packed.result(timeout=5), fetched.result(timeout=5)) == ("order 7 is packed", 4)
+    assert set(page["took"]) == {"shop.pack", "shop.fetch"}
+
+
+def test_an_error_is_tagged(page: dict[str, Any], worker: InlineWorker) -> None:
+    def breaks() -> None:
+        raise ConnectionError("cut")
+
+    page["app"].task(name="shop.breaks", max_attempts=1)(breaks).delay()
+    with pytest.raises(ConnectionError) as caught:
+        worker.run_all()
+    assert caught.value.__notes__ == ["attempt 1 of shop.breaks"]
+
+
+def test_a_request_is_traced_into_its_job(page: dict[str, Any], worker: InlineWorker) -> None:
+    token = page["request_id"].set("r-1")
+    traced = page["which"].delay()
+    page["request_id"].reset(token)
+    untraced = page["which"].delay()
+    worker.run_all()
+    assert (traced.result(timeout=5), untraced.result(timeout=5)) == ("r-1", "none")
