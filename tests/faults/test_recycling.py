@@ -131,16 +131,16 @@ def test_a_process_that_has_grown_is_replaced(bare: Stage) -> None:
     worker = bare.start_worker(
         "w", "--processes", "1", "--threads", "1", "--max-memory-per-process", "120MiB", app=growing.__name__
     )
-    for _ in range(12):
+    for _ in range(9):
         growing.grow.delay(30)
-    bare.wait_done(12, 30)
+    bare.wait_done(9, 30)
     by_process = Counter(one.pid for one in bare.executions())
     assert len(by_process) >= 3
     assert re.search(r"process \d+ is replaced: \d+MiB of memory, --max-memory-per-process 120MiB", worker.output)
     assert "when it starts" not in worker.output
     wait_for(lambda: is_full(worker, 1), 10, "the process count is full again")
     totals = bare.check(growing.app.counts)["totals"]
-    assert (totals["done"], totals["handed_out"]) == (12, 12)
+    assert (totals["done"], totals["handed_out"]) == (9, 9)
 
 
 def test_a_limit_below_what_the_app_needs_is_said_and_jobs_still_run(bare: Stage) -> None:
@@ -149,8 +149,8 @@ def test_a_limit_below_what_the_app_needs_is_said_and_jobs_still_run(bare: Stage
     worker = bare.start_worker(
         "w", "--processes", "1", "--threads", "1", "--max-memory-per-process", "1MiB", app=growing.__name__
     )
-    for _ in range(3):
+    for _ in range(2):
         growing.grow.delay(1)
-    bare.wait_done(3, 30)
+    bare.wait_done(2, 30)
     assert "when it starts, too much for --max-memory-per-process 1.0MiB" in worker.output
     bare.check(growing.app.counts)
