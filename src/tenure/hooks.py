@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenure.carry import Carried, with_variable
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.functions import is_coroutine_function
 from tenure.middleware import Layer, Middleware, PublishMiddleware
@@ -20,6 +22,7 @@ Hook = TypeVar("Hook", bound=Callable[[], object])
 H = TypeVar("H", bound=DeadHook)
 M = TypeVar("M", bound=Middleware)
 P = TypeVar("P", bound=PublishMiddleware)
+V = TypeVar("V", bound=ContextVar[Any])
 
 
 class Hooks:
@@ -33,6 +36,7 @@ class Hooks:
         self.stop_hooks: list[Callable[[], object]] = []
         self.layers: tuple[Layer, ...] = ()
         self.publish_layers: tuple[PublishMiddleware, ...] = ()
+        self.carried: Carried = {}
 
     def on_dead(self, hook: H, /) -> H:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
@@ -101,6 +105,17 @@ class Hooks:
             raise ConfigError(f"{rule}; {shown(layer)} is a coroutine function")
         self.publish_layers += (layer,)
         return layer
+
+    def carry(self, variable: V) -> V:
+        """Let the value of a context variable travel with each job that is added, and set it again where it runs.
+
+        Returns the variable: `tenant = app.carry(ContextVar("tenant"))`.  What it holds when the job is added is what
+        the job finds, at every attempt, and so do the jobs that it adds; where it is not set, nothing travels.
+        Values are what arguments can be without type hints, all of a job's together at most 4096 bytes, else the call
+        raises NotSerializable.  Raises ConfigError for what is no ContextVar, and for a second one of the same name.
+        """
+        self.carried = with_variable(self.carried, variable)
+        return variable
 
 
 def _checked_hook(name: str, hook: Callable[[], object]) -> Callable[[], object]:

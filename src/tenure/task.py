@@ -14,6 +14,7 @@ from zlib import crc32
 
 from tenure.apps import task_named
 from tenure.binding import Binding
+from tenure.carry import put_in
 from tenure.codec import (
     NotStored,
     Stored,
@@ -253,6 +254,8 @@ class Task(Generic[P, R]):
         headers: Mapping[str, Any] = NO_HEADERS
         if over is not None and len(packed) > over:
             packed, headers = deflate(packed)
+        if self.app.carried:
+            headers = put_in(headers, self.app.carried, self.app.enums)
         return Message(
             id=new_id(),
             task=self.name,

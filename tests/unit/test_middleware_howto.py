@@ -53,3 +53,12 @@ def test_a_request_is_traced_into_its_job(page: dict[str, Any], worker: InlineWo
     untraced = page["which"].delay()
     worker.run_all()
     assert (traced.result(timeout=5), untraced.result(timeout=5)) == ("r-1", "none")
+
+
+def test_a_tenant_is_carried(page: dict[str, Any], worker: InlineWorker) -> None:
+    token = page["tenant"].set("acme")
+    of_acme = page["greet"].delay("ann")
+    page["tenant"].reset(token)
+    of_nobody = page["greet"].delay("bob")
+    worker.run_all()
+    assert (of_acme.result(timeout=5), of_nobody.result(timeout=5)) == ("ann of acme", "bob of nobody")

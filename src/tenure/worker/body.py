@@ -1,11 +1,12 @@
-"""What runs as a job's body: the task's function, inside of the app's middleware."""
+"""What runs as a job's body: the task's function, inside of the app's middleware, with what the job carries."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tenure.hooks import Hooks
+from tenure.app import App
+from tenure.carry import set_again
 from tenure.middleware import around_coroutine, around_function
 
 if TYPE_CHECKING:
@@ -15,14 +16,18 @@ if TYPE_CHECKING:
 class Body:
     """Calls the functions of one app's tasks, each inside of what the app puts around it.
 
-    Like the function itself, a call returns a value, or a coroutine for a task that is one.
+    It sets context variables, so each call needs a context of its own.  Like the function itself, a call returns a
+    value, or a coroutine for a task that is one.
     """
 
-    def __init__(self, hooks: Hooks) -> None:
-        self._hooks = hooks
+    def __init__(self, app: App) -> None:
+        self._app = app
 
     def __call__(self, call: Call) -> Any:
-        layers = self._hooks.layers
+        app = self._app
+        if call.context.headers:
+            set_again(call.context.headers, app.carried, app.enums)
+        layers = app.layers
         if not layers:
             return function_of(call)
         around = around_coroutine if call.task.is_async else around_function
