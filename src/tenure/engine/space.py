@@ -21,7 +21,10 @@ LOOK_EVERY = 0.1
 LOOK_AFTER = 1024 * 1024
 """Bytes of adds after which it is looked at again, whatever the clock says."""
 ADD_COSTS = 16 * 1024
-"""Bytes that an add may need beside its body: a page of the table and one of an index, in the log and in the file."""
+"""Bytes that an add may need beside its body: pages of the table and of an index, in the log and in the file.
+
+Its body is counted twice, for it is written to the one and then to the other.
+"""
 AGAIN = 1024 * 1024
 """Bytes above the reserve (an eighth of it at most) from which on adds are taken again."""
 LOG_COSTS = 32 * 1024 * 1024
@@ -67,16 +70,12 @@ class Space:
 
     def refuses(self, size: int) -> bool:
         """Whether a body of that size would eat into the reserve."""
-        return self.refusing or self._spent + _cost(size) > self._budget
+        return self.refusing or self._spent + 2 * size + ADD_COSTS > self._budget
 
     def missing(self, size: int) -> tuple[int, int]:
         """What is left by now, and what would have to be for a body of that size."""
-        return int(self.room - self._spent), max(self.wanted, self.reserve + _cost(size))
+        return int(self.room - self._spent), max(self.wanted, self.reserve + 2 * size + ADD_COSTS)
 
     def spend(self, size: int) -> None:
         """Take note of a stored body."""
-        self._spent += _cost(size)
-
-
-def _cost(size: int) -> int:
-    return 2 * size + ADD_COSTS  # in the log, and then in the file
+        self._spent += 2 * size + ADD_COSTS
