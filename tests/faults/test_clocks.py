@@ -14,7 +14,7 @@ from tests.stage.sizes import sized
 
 OPTIONS = ("--processes", "1", "--threads", "4", "--visibility-timeout", "1s")
 OFF = 120.0
-LONG = sized(3.0, 15.0)
+LONG = sized(2.0, 15.0)
 DELAY = 2.0
 
 CALL = f"""
