@@ -119,19 +119,19 @@ def test_health_is_told_while_a_job_holds_the_interpreter(bare: Stage) -> None:
 def test_processes_that_are_slow_to_start_are_waited_for(bare: Stage) -> None:
     bare.start_server()
     bare.use(awkward.app)
-    bare.env["START_SECONDS"] = "1"
+    bare.env["START_SECONDS"] = "2.5"  # longer than two heartbeats
     args = (*ONE, "--max-jobs-per-process", "1")
     worker = bare.start_worker("w", *args, app=awkward.__name__, wait=False)
     wait_for(lambda: "health on" in worker.output, 10, "the worker tells its health")
     starting = re.compile(r"no worker process works: process \d+ has been starting for")
     wait_for(lambda: starting.match(ask(worker).body["why"][-1]), 5, "it says that its process is starting")
-    wait_until(worker, True, "health is green once a slow process has started", 3.0)
+    wait_until(worker, True, "health is green once a slow process has started", 4.0)
     for number in range(2):
         awkward.work.delay(number)
     body = wait_until(worker, False, "a worker whose only process is spent is not ready", TWO_HEARTBEATS)
     assert [one["state"] for one in body["processes"]] == ["spent", "starting"]
     bare.wait_done(2)
-    wait_until(worker, True, "health is green once the next process has started", 3.0)
+    wait_until(worker, True, "health is green once the next process has started", 4.0)
     assert " ended (" not in worker.output
     assert len({one.pid for one in bare.executions()}) == 2
     bare.check(awkward.app.counts)
