@@ -13,10 +13,13 @@ from contextlib import suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from time import sleep
+from uuid import uuid4
 
 import pytest
 
+from tenure import App
 from tenure.clock import SystemClock
+from tenure.engine.store import Store
 from tenure.errors import LeaseLost
 from tenure.worker import interrupts
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
@@ -195,6 +198,30 @@ def test_one_that_never_leaves_such_code_is_interrupted_all_the_same(rig: Rig) -
         run.call(1030.0, function, run)
     thread.join(10)
     assert asked == [False] * 25 + [True]
+
+
+def test_a_queue_that_runs_in_the_same_thread_finishes_its_turn(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = App("shop", broker=f"memory://{uuid4().hex}")
+    note = app.task(name="note")(len)
+    begin, looks = Store.begin, []
+
+    def begun(store: Store) -> None:
+        begin(store)
+        looks.append(rig.look(1030.0))
+
+    def function(text: str) -> None:
+        note.delay(text)
+        looks.append(rig.look(1030.1))
+        _loops(1000)
+
+    monkeypatch.setattr(Store, "begin", begun)
+    with pytest.raises(LeaseLost):
+        rig.run().call(1030.0, function, "in the middle")
+    monkeypatch.undo()
+    assert looks[:-1] == [1030.001] * (len(looks) - 1)
+    assert note.delay("after it").created
+    assert app.counts.added == 2
+    app.close()
 
 
 def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:

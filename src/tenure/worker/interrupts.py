@@ -41,6 +41,10 @@ _KEEP_LOCKS = frozenset({"logging", "threading", "queue", "importlib._bootstrap"
 """Modules that take locks in steps between which nothing must be raised: the lock would be held for ever."""
 
 
+_TURNS = ("tenure.engine.", "tenure.server.")
+"""Where nothing is raised at all: with `memory://` the function's own thread runs the queue, and turns are whole."""
+
+
 class Run(Protocol):
     """One execution that may be interrupted."""
 
@@ -140,7 +144,9 @@ class ThreadRun:
             self._close()
 
     def interrupt(self) -> bool:
-        """Raise in the thread, unless the function is over; False: it may be about to take a lock."""
+        """Raise in the thread, unless the function is over; False: it is where nothing must be raised just now."""
+        if _runs_the_queue(self._thread):
+            return False
         if self._tries < _TRIES and _may_take_a_lock(self._thread):
             self._tries += 1
             return False
@@ -199,6 +205,15 @@ def _may_take_a_lock(thread: int) -> bool:
     """Whether the thread is in code that takes locks, `logging`'s for one, which all threads then wait for."""
     frame = sys._current_frames().get(thread)
     return frame is not None and frame.f_globals.get("__name__") in _KEEP_LOCKS
+
+
+def _runs_the_queue(thread: int) -> bool:
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").startswith(_TURNS):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
