@@ -118,7 +118,7 @@ class JobContext:
         """A logger that begins each line with task, job id and attempt, and has these (and the key) as `extra`."""
         from tenure.job_log import JobLogger  # a process that only adds jobs does not load logging
 
-        return JobLogger({"job_id": self.id, "job_key": self.key, "task": self.task, "attempt": self.attempt})
+        return JobLogger(named(self))
 
     @classmethod
     def for_test(cls, **fields: Any) -> JobContext:
@@ -213,6 +213,16 @@ def enter(context: JobContext) -> Token[JobContext]:
 def leave(token: Token[JobContext]) -> None:
     """Undo the `enter` that made the token."""
     _running.reset(token)
+
+
+def named(job: JobContext) -> dict[str, object]:
+    """Return what the log records of a job are given: `job_id`, `job_key`, `task` and `attempt`."""
+    return {"job_id": job.id, "job_key": job.key, "task": job.task, "attempt": job.attempt}
+
+
+def running() -> JobContext | None:
+    """Return the context of the job that runs here, None where there is none."""
+    return _running.get(None)
 
 
 class CurrentJob:

@@ -38,6 +38,9 @@ MAX_REASON_CHARS = 500
 GAVE_UP = "gave up after"
 """How the reason of a job begins that is out of attempts."""
 
+BROKEN = "tenure.Broken"
+"""The kind of the failure of a job that could not be run: bad bytes, or arguments that do not fit."""
+
 RELEASE_BASE = 1.0
 RELEASE_CAP = 60.0
 """Seconds: how long a job that this worker cannot read rests, at first and at most."""
@@ -214,7 +217,7 @@ def _unrun(outcome: UnknownTask | Newer | Broken, delivery: Delivery) -> Settlem
         case Newer(version):
             return _release(delivery, f"the message is of version {version}, newer than this worker reads")
         case Broken(why):
-            return _dead(delivery, why, Failure("tenure.Broken", why))
+            return _dead(delivery, why, Failure(BROKEN, why))
 
 
 def _again(failure: Failure, why: str, delay: float, delivery: Delivery, policy: Policy) -> Settlement:

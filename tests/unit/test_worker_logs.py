@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import logging
 import re
 import subprocess
@@ -33,6 +34,13 @@ def test_a_line_has_its_time_and_the_root_logger_is_left_alone(
     assert len(lines) == 1
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO    \[\d+\] done x", lines[0])
     assert logging.getLogger().handlers == root
+
+
+def test_as_json_a_line_is_an_object(tenure_logger: logging.Logger, capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    logging.getLogger("tenure.worker").info("done %s", "x", extra={"job_id": "a1"})
+    (line,) = map(json.loads, capsys.readouterr().err.splitlines())
+    assert (line["message"], line["job_id"], line["level"]) == ("done x", "a1", "info")
 
 
 SAYS = """

@@ -58,6 +58,10 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
     "--counts-file", metavar="PATH", type=click.Path(dir_okay=False), help="Write the worker's counts there, as JSON."
 )
 @log_level_option
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="How it is written there; json: an object a line, with the job's id and task.",
+)  # fmt: skip
 def worker(
     app: str,
     broker: str | None,
@@ -73,6 +77,7 @@ def worker(
     health: str | None,
     counts_file: str | None,
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run a worker that takes jobs and calls your functions.
 
@@ -91,6 +96,7 @@ def worker(
         name=name,
         grace=grace,
         log_level=log_level,
+        log_format=log_format,
         counts_file=counts_file,
         visibility_timeout=_visibility_timeout(visibility_timeout),
         max_jobs=max_jobs_per_process,

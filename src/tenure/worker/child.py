@@ -52,13 +52,13 @@ def _work(options: ChildOptions, commands: Commands) -> int:
 
     from tenure.worker import logs
 
-    logs.configure(options.log_level)
+    logs.configure(options.log_level, options.log_format)
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
         process = ChildProcess(options)
         process.prepare()
-        logs.restore(options.log_level)
+        logs.restore(options.log_level, options.log_format)
     except BaseException as error:  # noqa: BLE001  (the app's modules and hooks may raise anything)
         report(options.reports_fd, failed=_why(error, options.app))
         return 1

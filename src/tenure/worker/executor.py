@@ -11,7 +11,7 @@ from inspect import iscoroutine
 from typing import Any, NamedTuple
 
 from tenure.codec import pack_not_stored
-from tenure.context import Hold, JobContext, enter
+from tenure.context import Hold, JobContext, enter, named
 from tenure.errors import DecodeError, LeaseLost, NotSerializable
 from tenure.message import Delivery, Message, Raw
 from tenure.outcome import Broken, Died, Interrupted, Newer, Outcome, Returned, UnknownTask, failure_from
@@ -122,7 +122,8 @@ class Executor:
         if self._boot() >= delivery.deadline and context.lease_lost:
             return Interrupted(failure_from(LeaseLost("the lease was lost before the arguments were read"))), policy
         if logger.isEnabledFor(logging.INFO):
-            logger.info("start %s %s attempt %d", message.task, message.id, delivery.attempt)
+            where = (message.task, message.id, delivery.attempt)
+            logger.info("start %s %s attempt %d", *where, extra=named(context))
         return Call(task, context, args, kwargs, policy)
 
     def _context(self, message: Message, delivery: Delivery, hold: Hold) -> JobContext:
@@ -183,7 +184,9 @@ class Executor:
         return Returned(data)
 
     def _not_kept(self, call: Call, kind: Any, why: str) -> Returned:
-        logger.warning("the result of %s %s is not kept: %s", call.task.name, call.context.id, why)
+        # Why it has no wire form may quote it, and is for those alone who ask for the result.
+        told = kind if kind == "not storable" else why
+        logger.warning("the result of %s %s is not kept: %s", call.task.name, call.context.id, told)
         return Returned(pack_not_stored(kind, why))
 
 

@@ -58,6 +58,7 @@ class Handle:
             grace=options.grace,
             visibility_timeout=options.visibility_timeout,
             log_level=options.log_level,
+            log_format=options.log_format,
             parent=os.getpid(),
             table_fd=self.table.fd,
             commands_fd=commands_out,

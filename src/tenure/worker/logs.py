@@ -6,19 +6,22 @@ import logging
 import sys
 import time
 
+from tenure.job_log import JsonFormatter, name_jobs
 
-def configure(level: str) -> None:
-    """Write the `tenure` loggers to stderr from this level on; the root logger is left alone."""
+
+def configure(level: str, form: str = "text") -> None:
+    """Write the `tenure` loggers to stderr from this level on, as `text` or `json`; the root logger is left alone."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s [%(process)d] %(message)s"))
+    text = _Formatter("%(asctime)s %(levelname)-7s [%(process)d] %(message)s")
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
     logger = logging.getLogger("tenure")
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level.upper())
 
 
-def restore(level: str) -> None:
-    """Let the `tenure` loggers write again after the app was imported.
+def restore(level: str, form: str = "text") -> None:
+    """Let the `tenure` loggers write again after the app was imported, and let all records know their jobs.
 
     An app that configures logging, as with `logging.config.dictConfig`, disables all loggers that are there already,
     unless it says otherwise.  An app that configures the logger `tenure` itself has its way.
@@ -28,7 +31,8 @@ def restore(level: str) -> None:
         if name == "tenure" or name.startswith("tenure."):
             logging.getLogger(name).disabled = False
     if silenced:
-        configure(level)
+        configure(level, form)
+    name_jobs()
 
 
 class _Formatter(logging.Formatter):

@@ -52,6 +52,7 @@ class WorkerOptions:
     name: str | None = None
     grace: float = DEFAULT_GRACE
     log_level: str = "info"
+    log_format: str = "text"
     counts_file: str | None = None
     visibility_timeout: float | None = None
     max_jobs: int | None = None
@@ -83,6 +84,7 @@ class ChildOptions:
     started_at: float = 0.0
     max_jobs: int | None = None
     max_memory: int | None = None
+    log_format: str = "text"
 
     def to_json(self) -> str:
         """Return the options as one argument of a command line."""

@@ -13,6 +13,7 @@ from tenure.broker import Consumer, Settled
 from tenure.codec import unpack_failure
 from tenure.errors import DecodeError, ServerError
 from tenure.message import Delivery, Settlement
+from tenure.settle import BROKEN
 from tenure.worker.counts import counter_of
 from tenure.worker.patience import Patience
 from tenure.worker.table import Table
@@ -158,30 +159,41 @@ def _smaller(finished: Finished) -> Finished:
 
 def _log(finished: Finished, state: str) -> None:
     settlement = finished.settlement
-    job = settlement.receipt[:32].decode()
+    job, named = settlement.receipt[:32].decode(), _named(finished)
+    where = (finished.task, job, finished.attempt, finished.seconds)
     if settlement.kind == "done":
-        logger.info("done %s %s attempt %d in %.3f s", finished.task, job, finished.attempt, finished.seconds)
+        logger.info("done %s %s attempt %d in %.3f s", *where, extra=named)
         return
     why = _without_text(settlement)
     if state == "dead":
-        where = (finished.task, job, finished.attempt, finished.seconds)
-        logger.error("dead %s %s attempt %d after %.3f s: %s", *where, why)
+        logger.error("dead %s %s attempt %d after %.3f s: %s", *where, why, extra=named)
     elif settlement.kind == "retry":
-        where = (finished.task, job, finished.attempt, finished.seconds)
-        logger.warning("retry %s %s attempt %d after %.3f s, next in %.1f s: %s", *where, settlement.delay, why)
+        text = "retry %s %s attempt %d after %.3f s, next in %.1f s: %s"
+        logger.warning(text, *where, settlement.delay, why, extra=named)
     elif settlement.kind == "cancel":
-        logger.info("%s %s %s: %s", state, finished.task, job, why)
+        logger.info("%s %s %s: %s", state, finished.task, job, why, extra=named)
     else:
-        logger.info("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why)
+        logger.info("%s %s %s for %.1f s: %s", state, finished.task, job, settlement.delay, why, extra=named)
+
+
+def _named(finished: Finished) -> dict[str, object]:
+    """Return what a record is given that is written outside of the job."""
+    job = finished.settlement.receipt[:32].decode()
+    return {"job_id": job, "task": finished.task, "attempt": finished.attempt}
 
 
 def _without_text(settlement: Settlement) -> str:
-    """Return the reason, of an exception that the task did not mean up to its class: its text may quote arguments."""
+    """Return the reason without what may quote arguments: the text of an exception that the task did not mean.
+
+    Of a job that could not be run the beginning is told, such as `bad arguments`; the dead list has the rest.
+    """
     if not settlement.error:
         return settlement.reason
     try:
         kind = unpack_failure(settlement.error).kind
     except DecodeError:
+        return settlement.reason.partition(": ")[0]
+    if kind == BROKEN:
         return settlement.reason.partition(": ")[0]
     before, found, _ = settlement.reason.partition(f"{kind}: ")
     return before + kind if found else settlement.reason
@@ -190,4 +202,5 @@ def _without_text(settlement: Settlement) -> str:
 def _log_refusal(finished: Finished, answer: Settled) -> None:
     job = finished.settlement.receipt[:32].decode()
     kind = finished.settlement.kind
-    logger.warning("the %s of %s %s came too late (%s %s)", kind, finished.task, job, answer.answer, answer.detail)
+    where = (kind, finished.task, job, answer.answer, answer.detail)
+    logger.warning("the %s of %s %s came too late (%s %s)", *where, extra=_named(finished))

@@ -42,7 +42,7 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 def run_supervisor(options: WorkerOptions) -> int:
     """Run `tenure worker` until it is told to leave; returns the exit code: 0 after a drain, 1 if it cannot start."""
-    logs.configure(options.log_level)
+    logs.configure(options.log_level, options.log_format)
     return Supervisor(options).run()
 
 
