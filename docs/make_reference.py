@@ -20,8 +20,22 @@ import click
 
 import tenure
 from docs.describe import Documented, as_markdown, block, definition, docstring, filled, hint_text, one_line, table
-from tenure import broker, config, context, errors, faults, message, signature, sources, task, task_options, testing
+from tenure import (
+    broker,
+    config,
+    context,
+    errors,
+    faults,
+    job_log,
+    message,
+    signature,
+    sources,
+    task,
+    task_options,
+    testing,
+)
 from tenure.cli import main, options
+from tenure.contrib import structlog
 from tenure.faults import process
 from tenure.testing import plugin
 from tenure.worker import Worker
@@ -89,6 +103,21 @@ def sections() -> list[Section]:
                 *_named(tenure.JobContext),
                 ("current_job", type(tenure.current_job)),
                 *_named(tenure.DeadJob, tenure.Failure),
+            ],
+        ),
+        Section(
+            "Around jobs",
+            filled(
+                "From `tenure.middleware`: a `CallNext` takes nothing and returns what the inside of a middleware does, "
+                "or an awaitable of it; a `PublishNext` takes messages (`tenure.message`) and returns one `Added` "
+                "(`tenure.broker`) for each."
+            ),
+            [
+                *_named(tenure.Depends),
+                ("Message", message.Message),
+                ("Added", broker.Added),
+                ("JsonFormatter", job_log.JsonFormatter),
+                ("add_job", structlog.add_job),
             ],
         ),
         Section("Errors", _error_tree(), _named(*_errors())),

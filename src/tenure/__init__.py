@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tenure.app import App
 from tenure.context import JobContext, current_job
+from tenure.depends import Depends
 from tenure.errors import (
     AddError,
     BrokerUnavailable,
@@ -59,6 +60,7 @@ __all__ = [
     "Dead",
     "DeadJob",
     "DecodeError",
+    "Depends",
     "Discard",
     "Failure",
     "Interrupt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tenure.codec import pack_value
@@ -12,10 +12,11 @@ from tenure.names import did_you_mean
 
 
 class Binding:
-    """The parameters that callers of a task fill, and the rule by which they do."""
+    """The parameters that callers of a task fill, and the rule by which they do; a worker fills those in `others`."""
 
-    def __init__(self, task: str, signature: inspect.Signature) -> None:
+    def __init__(self, task: str, signature: inspect.Signature, others: Collection[str] = ()) -> None:
         self.signature = signature
+        self._others = others
         self._task = task
         self._unfit = _unfit_defaults(signature)
         self._places = _plain_places(signature, self._unfit)
@@ -58,10 +59,18 @@ class Binding:
         return [name for name in self._unfit if self._is_default(name, bound.arguments[name])]
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        passed = [word for word in kwargs if word in self._others]
+        if passed:
+            raise TypeError(
+                f"{self._task}() got {passed[0]!r}, which a worker fills (Depends); leave it out of the call"
+            )
         try:
             return self.signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{self._task}() {error}{_strangers(self.signature, kwargs, str(error))}") from None
+            also = _strangers(self.signature, kwargs, str(error))
+            if self._others and "too many" in str(error):
+                also = f"; a worker fills {', '.join(self._others)} (Depends)"
+            raise TypeError(f"{self._task}() {error}{also}") from None
 
     def _is_default(self, name: str, value: object) -> bool:
         """Whether an argument is its parameter's default, or one that cannot be told from it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import typing
@@ -9,10 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenure.context import JobContext
+from tenure.depends import Dependency
 from tenure.errors import TaskDefinitionError
 from tenure.names import shown
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_PLACED = (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _CONTEXT_WITHIN = re.compile(r"\bJobContext\b")
 
 
@@ -36,12 +40,48 @@ def is_coroutine_function(function: object) -> bool:
     return _is_kind(inspect.iscoroutinefunction, function)
 
 
-def callers_signature(function: Callable[..., Any]) -> tuple[bool, inspect.Signature]:
-    """Return whether the first parameter is annotated JobContext, and the signature without it.
+def dependencies_of(function: Callable[..., Any]) -> dict[str, Dependency]:
+    """Return the parameters that a worker fills by a factory; raises TaskDefinitionError for one that it cannot fill.
 
-    Raises TaskDefinitionError where another parameter is annotated so, or one with more than that class alone.
+    They are filled by name, so each has to come after those that callers give by position.
     """
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some callables of C have no signature
+        return {}
+    declared = {one.name: found for one in parameters if (found := _declared(one, function)) is not None}
+    for place, one in enumerate(parameters):
+        later = [two.name for two in parameters[place + 1 :] if two.kind in _PLACED and two.name not in declared]
+        if one.name in declared and (one.kind not in _NAMED or (later and one.kind in _PLACED)):
+            raise TaskDefinitionError(
+                f"{getattr(function, '__qualname__', function)}: the parameter {one.name} is filled by a worker, by "
+                f"its name{f', and {later[0]} comes after it' if later else ''}; put it last, or behind a *"
+            )
+    return declared
+
+
+def _declared(parameter: inspect.Parameter, function: Callable[..., Any]) -> Dependency | None:
+    """Return what a parameter's default says, else what is within its `Annotated`, also by another name for that."""
+    if isinstance(parameter.default, Dependency):
+        return parameter.default
+    hint = parameter.annotation
+    if isinstance(hint, str):
+        hint = _evaluated(hint, function)
+    hint = getattr(hint, "__value__", hint)
+    if typing.get_origin(hint) is not typing.Annotated:
+        return None
+    return next((one for one in typing.get_args(hint)[1:] if isinstance(one, Dependency)), None)
+
+
+def callers_signature(function: Callable[..., Any]) -> tuple[bool, inspect.Signature]:
+    """Return whether the first parameter is annotated JobContext, and the signature that callers see.
+
+    It is without that parameter, and without those that a worker fills.  Raises TaskDefinitionError where another
+    parameter is annotated JobContext, or one with more than that class alone.
+    """
+    filled = dependencies_of(function)
     signature = inspect.signature(function)
+    signature = signature.replace(parameters=[one for one in signature.parameters.values() if one.name not in filled])
     parameters = list(signature.parameters.values())
     annotations = [_annotation(function, place, parameter) for place, parameter in enumerate(parameters)]
     for parameter, annotation in zip(parameters, annotations, strict=True):
@@ -76,6 +116,8 @@ def _annotation(function: Callable[..., Any], place: int, parameter: inspect.Par
 
 def _evaluated(text: str, function: Callable[..., Any]) -> object:
     """Return what the text of an annotation means; the text where a name in it is there for type checkers only."""
+    while isinstance(function, functools.partial):
+        function = function.func
     try:
         return eval(text, getattr(inspect.unwrap(function), "__globals__", {}))  # noqa: S307  (of the user's module)
     except Exception:  # noqa: BLE001  (a name that is not there, or anything else that a module may do)

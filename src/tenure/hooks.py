@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenure.carry import Carried, with_variable
+from tenure.depends import Depends
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.functions import is_coroutine_function
 from tenure.middleware import Layer, Middleware, PublishMiddleware
 from tenure.names import shown
 from tenure.outcome import DeadHook
+from tenure.recipes import recipe_of
 from tenure.task_options import dead_hook
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class Hooks:
         self.layers: tuple[Layer, ...] = ()
         self.publish_layers: tuple[PublishMiddleware, ...] = ()
         self.carried: Carried = {}
+        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     def on_dead(self, hook: H, /) -> H:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
@@ -116,6 +120,25 @@ class Hooks:
         """
         self.carried = with_variable(self.carried, variable)
         return variable
+
+    @contextmanager
+    def override(self, factory: Callable[..., Any], replacement: Callable[..., Any]) -> Iterator[None]:
+        """Let `replacement` stand for a factory of `Depends` inside of the `with` block, as tests do.
+
+        It may be whatever a factory may be, and its value is used as long as that of the factory in its place:
+        `with app.override(open_db, lambda: fake): ...`.  What a process has open already is not opened anew.  Raises
+        TaskDefinitionError for what can be no factory.
+        """
+        recipe_of(Depends(replacement))
+        before = self.overrides.get(factory)
+        self.overrides[factory] = replacement
+        try:
+            yield
+        finally:
+            if before is None:
+                del self.overrides[factory]
+            else:
+                self.overrides[factory] = before
 
 
 def _checked_hook(name: str, hook: Callable[[], object]) -> Callable[[], object]:

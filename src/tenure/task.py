@@ -34,6 +34,7 @@ from tenure.job import Job
 from tenure.leaves import NO_ENUMS
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.names import checked, shown
+from tenure.recipes import recipes_of
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
 from tenure.task_options import TaskOptions
@@ -64,7 +65,8 @@ class Task(Generic[P, R]):
         self.defaults = defaults
         self.takes_context, signature = callers_signature(function)
         self.is_async = is_coroutine_function(function)
-        self._binding = Binding(name, signature)
+        self.recipes = recipes_of(function, name)
+        self._binding = Binding(name, signature, tuple(self.recipes))
         self._hinted = function  # kept beside `fn`, in whose place a test may put another
         self._plan: Plan | None = None
         self._known: AbstractSet[tuple[object, ...]] = frozenset()
@@ -92,6 +94,8 @@ class Task(Generic[P, R]):
         return self.defaults.backoff
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.recipes:
+            self._check_all_given(args, kwargs)
         return self.fn(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -134,7 +138,8 @@ class Task(Generic[P, R]):
         `queue`: where the job waits.  `key`: the idempotency key, within the task.  `delay` (seconds or timedelta) or
         `run_at` (aware datetime): the earliest start.  `expires` (any of them): the latest start.  `priority`: 0 to
         9, 9 first.  `visibility_timeout` (seconds or timedelta): how long a worker holds it without a sign of life.
-        `max_attempts`: how often it may run.  Raises ConfigError.
+        `timeout` (seconds or timedelta): how long an attempt may run.  `max_attempts`: how often it may run.  Raises
+        ConfigError.
         """
         return TaskCall(self, call_options(words))
 
@@ -249,7 +254,7 @@ class Task(Generic[P, R]):
 
     def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
         own = self.defaults
-        timeout = options.visibility_timeout
+        visible = options.visibility_timeout
         over = self.app.settings.compress_over
         headers: Mapping[str, Any] = NO_HEADERS
         if over is not None and len(packed) > over:
@@ -267,11 +272,19 @@ class Task(Generic[P, R]):
             priority=own.priority if options.priority is None else options.priority,
             run_at=options.run_at,
             expires=options.expires,
-            visibility_timeout=own.visibility_timeout if timeout is None else timeout,
+            timeout=own.timeout if options.timeout is None else options.timeout,
+            visibility_timeout=own.visibility_timeout if visible is None else visible,
             max_attempts=options.max_attempts or own.max_attempts,
             max_losses=own.max_losses,
             headers=headers,
         )
+
+    def _check_all_given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise TypeError for a direct call that leaves out what only a worker fills."""
+        given = inspect.signature(self.fn).bind(*args, **kwargs).arguments
+        left_out = [name for name in self.recipes if name not in given]
+        if left_out:
+            raise TypeError(f"{self.name}() was called directly, where no worker fills {left_out[0]}; pass it by name")
 
     def _key(self, options: CallOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
         if options.key is not None or self.defaults.key is None:

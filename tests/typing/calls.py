@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator, Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from tenure import AddError, App, Backoff, Job, JobContext, Signature, Task, TaskGroup, current_job
+from tenure import AddError, App, Backoff, Depends, Job, JobContext, Signature, Task, TaskGroup, current_job
+from tenure.broker import Added
+from tenure.message import Message
+from tenure.middleware import CallNext, PublishNext
 
 app = App("shop", include=["shop.mail"])
 
@@ -61,6 +65,33 @@ async def collect(ctx: JobContext, box: int) -> list[str]:
     return [str(box)]
 
 
+def open_box() -> Iterator[list[str]]:
+    yield []
+
+
+@app.task
+def sort(box: int, letters: list[str] = Depends(open_box, per="process")) -> int:
+    return box + len(letters)
+
+
+@app.middleware
+def around(context: JobContext, call_next: CallNext) -> object:
+    return call_next()
+
+
+@app.middleware
+async def around_too(context: JobContext, call_next: CallNext) -> object:
+    return await call_next()
+
+
+@app.publish_middleware
+def adding(messages: Sequence[Message], call_next: PublishNext) -> Sequence[Added]:
+    return call_next([message.with_headers(by="me") for message in messages])
+
+
+tenant = app.carry(ContextVar[str]("tenant"))
+
+
 @app.on_worker_start
 def begin() -> None: ...
 
@@ -94,6 +125,8 @@ def uses() -> None:
     assert_type(many.delay(1, 2, word="x"), Job[int])
     assert_type(app.worker(async_slots=5).run().done, int)
     assert_type(begin(), None)
+    assert_type(sort.delay(3), Job[int])
+    assert_type(tenant.get(), str)
 
 
 async def awaits(context: JobContext) -> None:

@@ -21,7 +21,7 @@ from tenure.outcome import Outcome, Returned, UnknownTask
 from tenure.settle import Policy, decide
 from tenure.testing.clock import MovableClock
 from tenure.testing.recording import RecordingBroker
-from tenure.worker import body
+from tenure.worker import body, opening
 from tenure.worker.body import Body
 from tenure.worker.dead_hooks import call_dead_hooks
 from tenure.worker.executor import Call, Executor
@@ -66,7 +66,8 @@ class Execution:
         self._table = Table.create(1, shared=False)
         self._table.surroundings.idle = lambda task, queue: False  # the one slot is the job's that asks
         limit = broker.capabilities.max_body
-        self._executor = Executor(app.tasks, clock.boot, limit, body=_Watched(Body(app), self._catch))
+        self._body = Body(app)
+        self._executor = Executor(app.tasks, clock.boot, limit, body=_Watched(self._body, self._catch))
         self._keeper = LeaseKeeper(broker.keeper(), clock, random.random)
         self._keeper.watch(Watched(self._table))
         self._keeping: threading.Thread | None = None
@@ -182,13 +183,14 @@ class Execution:
         if self._keeping is not None:
             self._keeper.stop()
             self._keeping.join()
+            self._body.close(self._loop)
             hooks = self._app.stop_hooks
             run_stop_hooks(hooks, self._ready_loop() if need_loop(hooks) else self._loop)
         if self._loop is not None:
             self._loop.stop()
 
 
-_OURS = frozenset({__file__, body.__file__, middleware.__file__})
+_OURS = frozenset({__file__, body.__file__, middleware.__file__, opening.__file__})
 
 
 class _Watched:

@@ -65,7 +65,8 @@ class Services:
         self._dead_hooks = DeadHooks(app)
         self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
         self._interrupts = Interrupts(clock)
-        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts, Body(app))
+        self._body = Body(app)
+        executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts, self._body)
         self._app = app
         self._grace = grace
         self._loop = _loop_for(app)
@@ -151,7 +152,8 @@ class Services:
         self._dead_hooks.close(LAST_HOOKS)
 
     def finish(self) -> None:
-        """Run the app's hooks for the end of a process, and end the event loop; after `drain`."""
+        """Close what jobs had open, run the app's hooks for the end of a process, end the event loop; after `drain`."""
+        self._body.close(self._loop)
         run_stop_hooks(self._app.stop_hooks, self._loop)
         if self._loop is not None:
             self._loop.stop()
