@@ -108,9 +108,9 @@ def sections() -> list[Section]:
         Section(
             "Around jobs",
             filled(
-                "From `tenure.middleware`: a `CallNext` takes nothing and returns what the inside of a middleware does, "
-                "or an awaitable of it; a `PublishNext` takes messages (`tenure.message`) and returns one `Added` "
-                "(`tenure.broker`) for each."
+                "From `tenure.middleware`: a `CallNext` takes nothing and returns what the inside of a middleware "
+                "does, or an awaitable of it; a `PublishNext` takes messages (`tenure.message`) and returns one "
+                "`Added` (`tenure.broker`) for each."
             ),
             [
                 *_named(tenure.Depends),

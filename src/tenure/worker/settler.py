@@ -27,7 +27,8 @@ MAX_BATCH_BYTES = 1024 * 1024
 class Finished(NamedTuple):
     """A settlement on its way; `place` is where it stands in the table, `seconds` how long the function ran.
 
-    `delivery` is what it settles, kept only where the job is to be dead, for the hooks that want to know.
+    `delivery` is what it settles, kept only where the job is to be dead, for the hooks that want to know.  `queue` and
+    `key` are the job's, for events.
     """
 
     place: int
@@ -36,12 +37,15 @@ class Finished(NamedTuple):
     attempt: int
     seconds: float
     delivery: Delivery | None = None
+    queue: str = ""
+    key: str = ""
 
 
 class Settler:
     """One thread that sends all waiting settlements in one write and repeats them until they are answered.
 
-    `died` is called for each job of which the broker has answered that it is dead; it has to return at once.
+    `died` is called for each job of which the broker has answered that it is dead, and `answered` for each answer,
+    where somebody wants to know; both have to return at once.
     """
 
     def __init__(
@@ -50,8 +54,10 @@ class Settler:
         table: Table,
         patience: Patience,
         died: Callable[[Delivery, Settlement], None] = lambda delivery, settlement: None,
+        answered: Callable[[Finished, Settled], None] | None = None,
     ) -> None:
         self._died = died
+        self._answered = answered
         self._consumer = consumer
         self._table = table
         self._patience = patience
@@ -123,6 +129,8 @@ class Settler:
 
     def _count(self, finished: Finished, answer: Settled) -> None:
         self._table.settled(finished.place, counter_of(answer), sum(answer.added))
+        if self._answered is not None:
+            self._answered(finished, answer)
         if answer.answer != "ok":
             _log_refusal(finished, answer)
             return

@@ -298,8 +298,12 @@ class Slots:
     def _hand_on(self, held: Held, settlement: Settlement, seconds: float) -> None:
         delivery = held.delivery
         self._table.settling(held.place, settlement.kind)
+        message = delivery.message
         for_hooks = delivery if settlement.kind == "dead" else None
-        self._settle(Finished(held.place, settlement, delivery.message.task, delivery.attempt, seconds, for_hooks))
+        key = (message.key if type(message) is Message else None) or message.id
+        self._settle(
+            Finished(held.place, settlement, message.task, delivery.attempt, seconds, for_hooks, message.queue, key)
+        )
 
     def _rescue(self, held: Held, error: BaseException) -> None:
         """Something around the function failed, or an exception was thrown into the thread from outside."""
