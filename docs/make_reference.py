@@ -113,7 +113,7 @@ def sections() -> list[Section]:
                 "`Added` (`tenure.broker`) for each."
             ),
             [
-                *_named(tenure.Depends),
+                *_named(tenure.Depends, tenure.Event),
                 ("Message", message.Message),
                 ("Added", broker.Added),
                 ("JsonFormatter", job_log.JsonFormatter),

@@ -42,6 +42,7 @@ from tenure.errors import (
     WouldDeadlock,
     WrongArgument,
 )
+from tenure.events import Event
 from tenure.groups import TaskGroup
 from tenure.job import Job, as_completed
 from tenure.outcome import DeadJob, Failure
@@ -62,6 +63,7 @@ __all__ = [
     "DecodeError",
     "Depends",
     "Discard",
+    "Event",
     "Failure",
     "Interrupt",
     "Job",

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from tenure.carry import Carried, with_variable
 from tenure.depends import Depends
 from tenure.errors import ConfigError, TaskDefinitionError
+from tenure.events import EventName, Subscriber
 from tenure.functions import is_coroutine_function
 from tenure.middleware import Layer, Middleware, PublishMiddleware
-from tenure.names import shown
+from tenure.names import did_you_mean, shown
 from tenure.outcome import DeadHook
 from tenure.recipes import recipe_of
 from tenure.task_options import dead_hook
@@ -25,6 +26,7 @@ Hook = TypeVar("Hook", bound=Callable[[], object])
 H = TypeVar("H", bound=DeadHook)
 M = TypeVar("M", bound=Middleware)
 P = TypeVar("P", bound=PublishMiddleware)
+S = TypeVar("S", bound=Subscriber)
 V = TypeVar("V", bound=ContextVar[Any])
 
 
@@ -41,6 +43,7 @@ class Hooks:
         self.publish_layers: tuple[PublishMiddleware, ...] = ()
         self.carried: Carried = {}
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.subscribers: dict[str, tuple[Subscriber, ...]] = {}
 
     def on_dead(self, hook: H, /) -> H:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
@@ -120,6 +123,33 @@ class Hooks:
         """
         self.carried = with_variable(self.carried, variable)
         return variable
+
+    def on(self, *names: EventName) -> Callable[[S], S]:
+        """Tell the function below of events: `@app.on("job.dead", "job.retried")`; it is given an `Event`.
+
+        `job.added` is told in the thread that adds, when the broker has answered that the job is new.  All others are
+        told by a worker, in one thread of each of its processes: `job.started` before the function is called, and for
+        each that was started one of `job.done`, `job.retried`, `job.released`, `job.dead`, `job.cancelled` and
+        `lease.lost`, when the broker has answered.  A subscriber watches: what it raises is logged, and when 10,000
+        events wait for it, further ones are left out.  Raises ConfigError.
+        """
+        for name in names or ("",):
+            if name not in get_args(EventName):
+                known = get_args(EventName)
+                raise ConfigError(
+                    f"app.on({name!r}) names no event.{did_you_mean(name, known)} Events: {', '.join(known)}"
+                )
+
+        def subscribe(subscriber: S) -> S:
+            rule = "@app.on goes on a plain function of an Event"
+            _check_callable(rule, subscriber, 1)
+            if is_coroutine_function(subscriber):
+                raise ConfigError(f"{rule}; {shown(subscriber)} is a coroutine function")
+            for name in names:
+                self.subscribers[name] = (*self.subscribers.get(name, ()), subscriber)
+            return subscriber
+
+        return subscribe
 
     @contextmanager
     def override(self, factory: Callable[..., Any], replacement: Callable[..., Any]) -> Iterator[None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenure.broker import Added
 from tenure.errors import AddError, BrokerUnavailable, ConfigError
+from tenure.events import Event, tell
 from tenure.job import Job
 from tenure.message import Message
 from tenure.middleware import around_adding
@@ -76,7 +78,11 @@ def _message_or_error(call: Signature[Any]) -> Message | AddError:
 def _job_or_error(app: App, message: Message, added: Added) -> Job[Any] | AddError:
     error = added.error
     if error is None:
-        return Job(added.id, message.key or added.id, message.queue, message.task, added.created, app)
+        key = message.key or added.id
+        subscribers = app.subscribers.get("job.added") if added.created else None
+        if subscribers:
+            tell(subscribers, Event("job.added", time.time(), added.id, key, message.task, message.queue))
+        return Job(added.id, key, message.queue, message.task, added.created, app)
     if isinstance(error, AddError):
         return error
     refused = AddError(f"{message.task}: {error}", message.id)

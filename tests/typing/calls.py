@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
-from tenure import AddError, App, Backoff, Depends, Job, JobContext, Signature, Task, TaskGroup, current_job
+from tenure import AddError, App, Backoff, Depends, Event, Job, JobContext, Signature, Task, TaskGroup, current_job
 from tenure.broker import Added
 from tenure.message import Message
 from tenure.middleware import CallNext, PublishNext
@@ -87,6 +87,10 @@ async def around_too(context: JobContext, call_next: CallNext) -> object:
 @app.publish_middleware
 def adding(messages: Sequence[Message], call_next: PublishNext) -> Sequence[Added]:
     return call_next([message.with_headers(by="me") for message in messages])
+
+
+@app.on("job.done", "lease.lost")
+def watches(event: Event) -> None: ...
 
 
 tenant = app.carry(ContextVar[str]("tenant"))

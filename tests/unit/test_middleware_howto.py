@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from tenure.events import EventName
 from tenure.testing import InlineWorker, inline_worker
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "middleware.md"
@@ -62,3 +63,17 @@ def test_a_tenant_is_carried(page: dict[str, Any], worker: InlineWorker) -> None
     of_nobody = page["greet"].delay("bob")
     worker.run_all()
     assert (of_acme.result(timeout=5), of_nobody.result(timeout=5)) == ("ann of acme", "bob of nobody")
+
+
+def test_a_dead_job_is_told_of(page: dict[str, Any], worker: InlineWorker) -> None:
+    def breaks() -> None:
+        raise ValueError("no")
+
+    page["app"].task(name="shop.broken", max_attempts=1)(breaks).delay()
+    worker.run_all(raise_errors=False)
+    assert page["dead"][-1] == "shop.broken gave up after 1 attempt: ValueError: no"
+
+
+def test_its_table_has_every_event() -> None:
+    rows = re.findall(r"^\| (`[a-z]+\..*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"`([a-z.]+)`", " ".join(rows))) == sorted(get_args(EventName))

@@ -16,6 +16,7 @@ from tenure import middleware
 from tenure.app import App
 from tenure.broker import Consumer
 from tenure.clock import own_deadline
+from tenure.events import Event, tell
 from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Outcome, Returned, UnknownTask
 from tenure.settle import Policy, decide
@@ -30,8 +31,9 @@ from tenure.worker.lease import Lease
 from tenure.worker.loop import Loop
 from tenure.worker.patience import Patience
 from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
-from tenure.worker.settler import Finished, Settler
+from tenure.worker.settler import Settler, finished
 from tenure.worker.table import Table
+from tenure.worker.telling import Events
 
 NAME = "inline"
 
@@ -66,7 +68,8 @@ class Execution:
         self._table = Table.create(1, shared=False)
         self._table.surroundings.idle = lambda task, queue: False  # the one slot is the job's that asks
         limit = broker.capabilities.max_body
-        self._body = Body(app)
+        self._events = Events(app, NAME, clock.wall, self._tell)
+        self._body = Body(app, self._events.started)
         self._executor = Executor(app.tasks, clock.boot, limit, body=_Watched(self._body, self._catch))
         self._keeper = LeaseKeeper(broker.keeper(), clock, random.random)
         self._keeper.watch(Watched(self._table))
@@ -140,15 +143,19 @@ class Execution:
     def _settle(self, place: int, delivery: Delivery, settlement: Settlement) -> None:
         self._dead = False
         assert self._consumer is not None  # the delivery came over it
-        settler = Settler(self._consumer, self._table, Patience(self._clock, random.random), self._died)
+        patience = Patience(self._clock, random.random)
+        settler = Settler(self._consumer, self._table, patience, self._died, self._events.answered)
         self._table.settling(place, settlement.kind)
-        settler.put(Finished(place, settlement, delivery.message.task, delivery.attempt, 0.0, delivery))
+        settler.put(finished(delivery, place, settlement, 0.0)._replace(delivery=delivery))
         settler.stop()
         settler.run()
 
     def _died(self, delivery: Delivery, settlement: Settlement) -> None:
         self._dead = True
         call_dead_hooks(self._app, delivery, settlement)
+
+    def _tell(self, event: Event) -> None:
+        tell(self._app.subscribers.get(event.name, ()), event)
 
     def _lose(self, place: int) -> None:
         """Let the broker believe that this process has died."""
@@ -168,6 +175,7 @@ class Execution:
             return
         hooks = self._app.start_hooks
         run_start_hooks(hooks, self._ready_loop() if need_loop(hooks) else None)
+        self._events.worker("worker.started")
         self._keeping = threading.Thread(target=self._keeper.run, name="tenure-test-keeper", daemon=True)
         self._keeping.start()
 
@@ -183,6 +191,7 @@ class Execution:
         if self._keeping is not None:
             self._keeper.stop()
             self._keeping.join()
+            self._events.worker("worker.stopped")
             self._body.close(self._loop)
             hooks = self._app.stop_hooks
             run_stop_hooks(hooks, self._ready_loop() if need_loop(hooks) else self._loop)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenure.app import App
 from tenure.carry import set_again
+from tenure.context import JobContext
 from tenure.middleware import around_coroutine, around_function
 from tenure.worker.opening import Opening, at_once
 
@@ -22,16 +23,18 @@ logger = logging.getLogger("tenure.worker")
 class Body:
     """Calls the functions of one app's tasks, each inside of what the app puts around it.
 
-    It sets context variables, so each call needs a context of its own.  Like the function itself, a call returns a
-    value, or a coroutine for a task that is one.
+    A call says first that it has `started`.  It sets context variables, so it needs a context of its own.  Like the
+    function itself it returns a value, or a coroutine for a task that is one.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, started: Callable[[JobContext], None]) -> None:
         self._app = app
+        self._started = started
         self._opening = Opening(app.overrides)
 
     def __call__(self, call: Call) -> Any:
         app = self._app
+        self._started(call.context)
         if call.context.headers:
             set_again(call.context.headers, app.carried, app.enums)
         if not app.layers:

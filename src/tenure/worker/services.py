@@ -23,6 +23,7 @@ from tenure.worker.settler import Settler
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
 from tenure.worker.taker import Taker
+from tenure.worker.telling import Events, Teller
 
 if TYPE_CHECKING:
     from tenure.worker.loop import Loop
@@ -33,7 +34,7 @@ LAST_CALL = 2.0
 """Seconds before the end of the grace time (a quarter of it at most) at which coroutines are cancelled."""
 
 LAST_HOOKS = 5.0
-"""Seconds that a leaving process gives to the `on_dead` hooks that still wait or run."""
+"""Seconds that a leaving process gives to the `on_dead` hooks that still wait or run, and again to subscribers."""
 
 
 class Services:
@@ -63,9 +64,12 @@ class Services:
     ) -> None:
         self._consumer = broker.consumer(queues, session=session, name=name, visibility_timeout=visibility_timeout)
         self._dead_hooks = DeadHooks(app)
-        self._settler = Settler(self._consumer, table, Patience(clock, random.random), self._dead_hooks.put)
+        self._teller = Teller(app, clock)
+        self._events = Events(app, name, clock.wall, self._teller.put)
+        patience = Patience(clock, random.random)
+        self._settler = Settler(self._consumer, table, patience, self._dead_hooks.put, self._events.answered)
         self._interrupts = Interrupts(clock)
-        self._body = Body(app)
+        self._body = Body(app, self._events.started)
         executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts, self._body)
         self._app = app
         self._grace = grace
@@ -108,6 +112,8 @@ class Services:
 
     def start(self) -> None:
         """Start all threads."""
+        self._teller.start()
+        self._events.worker("worker.started")
         self._interrupts.start()
         self._slots.start()
         self._settle_thread.start()
@@ -150,6 +156,8 @@ class Services:
         self._settler.stop()
         self._settle_thread.join()
         self._dead_hooks.close(LAST_HOOKS)
+        self._events.worker("worker.stopped")
+        self._teller.close(LAST_HOOKS)
 
     def finish(self) -> None:
         """Close what jobs had open, run the app's hooks for the end of a process, end the event loop; after `drain`."""

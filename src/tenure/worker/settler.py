@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tenure.broker import Consumer, Settled
 from tenure.codec import unpack_failure
 from tenure.errors import DecodeError, ServerError
-from tenure.message import Delivery, Settlement
+from tenure.message import Delivery, Message, Settlement
 from tenure.settle import BROKEN
 from tenure.worker.counts import counter_of
 from tenure.worker.patience import Patience
@@ -39,6 +39,14 @@ class Finished(NamedTuple):
     delivery: Delivery | None = None
     queue: str = ""
     key: str = ""
+
+
+def finished(delivery: Delivery, place: int, settlement: Settlement, seconds: float) -> Finished:
+    """Return a settlement with what is to be known of its delivery once it is answered."""
+    message = delivery.message
+    for_hooks = delivery if settlement.kind == "dead" else None
+    key = (message.key if type(message) is Message else None) or message.id
+    return Finished(place, settlement, message.task, delivery.attempt, seconds, for_hooks, message.queue, key)
 
 
 class Settler:

@@ -17,7 +17,7 @@ from tenure.settle import Policy, decide
 from tenure.worker.executor import Executor
 from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
-from tenure.worker.settler import Finished
+from tenure.worker.settler import Finished, finished
 from tenure.worker.table import Table
 
 if TYPE_CHECKING:
@@ -296,14 +296,8 @@ class Slots:
         self._hand_on(held, settlement, self._clock.boot() - started_at)
 
     def _hand_on(self, held: Held, settlement: Settlement, seconds: float) -> None:
-        delivery = held.delivery
         self._table.settling(held.place, settlement.kind)
-        message = delivery.message
-        for_hooks = delivery if settlement.kind == "dead" else None
-        key = (message.key if type(message) is Message else None) or message.id
-        self._settle(
-            Finished(held.place, settlement, message.task, delivery.attempt, seconds, for_hooks, message.queue, key)
-        )
+        self._settle(finished(held.delivery, held.place, settlement, seconds))
 
     def _rescue(self, held: Held, error: BaseException) -> None:
         """Something around the function failed, or an exception was thrown into the thread from outside."""
