@@ -39,6 +39,7 @@ from tenure.errors import (
     Snooze,
     TaskDefinitionError,
     TenureError,
+    TimeLimitExceeded,
     WouldDeadlock,
     WrongArgument,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "TaskDefinitionError",
     "TaskGroup",
     "TenureError",
+    "TimeLimitExceeded",
     "WouldDeadlock",
     "WrongArgument",
     "__version__",

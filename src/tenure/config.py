@@ -43,6 +43,7 @@ LIMITS: Mapping[str, Limit] = {
     "key_window": Limit(0.0, 365 * _DAY),
     "delay": Limit(0.0, MAX_DELAY),
     "expires": Limit(0.0, MAX_DELAY),
+    "timeout": Limit(0.05, 7 * _DAY),
     "max_attempts": Limit(1, 1_000_000, "attempts", whole=True),
     "max_losses": Limit(1, 1_000_000, "losses", whole=True),
     "priority": Limit(0, 9, "(9 goes first)", whole=True),

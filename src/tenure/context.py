@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tenure import clock
@@ -27,6 +27,12 @@ class Hold(Protocol):
 
     def deadline(self) -> float | None:
         """The own deadline, in seconds of the boot clock; None once the lease is lost."""
+
+    def limit(self) -> float:
+        """When the job's time limit is over, in seconds of the boot clock; infinite where it has none."""
+
+    def overrun(self) -> None:
+        """Take note that the function goes on although it was ended."""
 
     def extend(self) -> None:
         """Have the lease extended now, and not only when its turn comes."""
@@ -149,6 +155,13 @@ class TestHold:
     def deadline(self) -> float | None:
         """Half a minute from now, or None."""
         return None if self.lease_lost else clock.boot() + 30.0
+
+    def limit(self) -> float:
+        """There is none."""
+        return inf
+
+    def overrun(self) -> None:
+        """Do nothing: what is called in a test is not ended from outside."""
 
     def extend(self) -> None:
         """Count it."""

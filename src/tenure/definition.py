@@ -121,7 +121,8 @@ class TaskMaker(ABC):
         `name` (default: module.qualname), `aliases` (other names under which its jobs may come, as after a rename),
         `queue` (default: what the app's routes say, else `default`), `key` (a function of the task's parameters that
         returns the idempotency key), `priority` (0 to 9, 9 first), `max_attempts`, `max_losses`, `visibility_timeout`
-        (seconds or timedelta), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
+        (seconds or timedelta), `timeout` (seconds or timedelta: how long an attempt may run, after which the function
+        is ended by `TimeLimitExceeded`), `backoff` (a `Backoff`), `retry_on` and `give_up_on` (exception classes: only
         these are tried again, and these never are, whatever `retry_on` says), `on_dead` (a function of a `DeadJob` and
         a `Failure`, called when a job has failed for good; see `App.on_dead`), `on_lease_lost` ("raise": the function
         is ended by `LeaseLost` when another worker may hold its job; "finish": it is not), `results` (False: what the

@@ -31,7 +31,8 @@ TenureError
     `-- WouldDeadlock           a job waits for a job that no slot is free for
 
 Interrupt                       ends a task from outside; a BaseException, so `except Exception` lets it through
-`-- LeaseLost                   another worker may hold this job by now
+|-- LeaseLost                   another worker may hold this job by now
+`-- TimeLimitExceeded           the job has run longer than its time limit
 """
 
 from __future__ import annotations
@@ -210,6 +211,17 @@ class LeaseLost(Interrupt):
     """
 
     def __init__(self, text: str = "another worker may hold this job by now") -> None:
+        super().__init__(text)
+
+
+class TimeLimitExceeded(Interrupt):
+    """The job has run longer than its time limit: clean up, and let it through.
+
+    Raised in a task whose time limit (`timeout=`) is over; a coroutine is cancelled instead.  Whatever the task still
+    returns is dropped: this attempt has failed, and the failure is of this class.
+    """
+
+    def __init__(self, text: str = "the job has run longer than its time limit") -> None:
         super().__init__(text)
 
 

@@ -143,6 +143,13 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedOut:
+    """The function was ended because its time limit is over: an attempt like any other."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownTask:
     """This worker has no task of that name; another one may."""
 
@@ -163,7 +170,9 @@ class Broken:
     why: str
 
 
-Outcome = Returned | Failed | Retried | Snoozed | Died | Discarded | Interrupted | UnknownTask | Newer | Broken
+Outcome = (
+    Returned | Failed | Retried | Snoozed | Died | Discarded | Interrupted | TimedOut | UnknownTask | Newer | Broken
+)
 
 
 # ------------------------------------------------------------------------------------------- an exception as text

@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tenure.codec import pack_failure
-from tenure.errors import ConfigError, Dead, Discard, JobControl, LeaseLost, Retry, Snooze
+from tenure.errors import (
+    ConfigError,
+    Dead,
+    Discard,
+    Interrupt,
+    JobControl,
+    LeaseLost,
+    Retry,
+    Snooze,
+    TimeLimitExceeded,
+)
 from tenure.message import DEFAULT_MAX_ATTEMPTS, Delivery, Settlement
 from tenure.outcome import (
     Broken,
@@ -22,6 +32,7 @@ from tenure.outcome import (
     Retried,
     Returned,
     Snoozed,
+    TimedOut,
     UnknownTask,
     failure_from,
     kind_of,
@@ -34,6 +45,9 @@ logger = logging.getLogger("tenure.worker")
 
 MAX_REASON_CHARS = 500
 """Upper limit for a reason: it travels in a line of limited length, each character perhaps as nine."""
+
+TIMEOUT = "timeout"
+"""How the reason of a hand-out begins that was ended by its time limit."""
 
 GAVE_UP = "gave up after"
 """How the reason of a job begins that is out of attempts."""
@@ -66,27 +80,63 @@ class Policy:
 # ---------------------------------------------------------------------------------------- an exception's outcome
 
 
-def outcome_of(error: BaseException, policy: Policy, interrupted: bool = False) -> Outcome:
+def outcome_of(error: BaseException, policy: Policy) -> Outcome:
     """Return what it means that the function raised `error`; never raises.
-
-    Of a function that was `interrupted` only what it asks for is heard: any other exception came of that.
 
     An exception group counts as what its only member is, down through groups in groups.  Of several members, one in
     `give_up_on` is enough to give up, and all have to be in `retry_on`.
     """
     leaves = list(_leaves(error))
-    only = leaves[0] if len(leaves) == 1 else error
-    if issubclass(type(only), JobControl):
-        outcome = _as_asked(only, failure_from(error))
-        if outcome is not None:
-            return outcome
     failure = failure_from(error)
-    if interrupted or any(issubclass(type(leaf), LeaseLost) for leaf in leaves):
+    asked = _asked(error, leaves, failure)
+    if asked is not None:
+        return asked
+    if any(issubclass(type(leaf), LeaseLost) for leaf in leaves):
         return Interrupted(failure)
     why = _why_give_up(leaves, policy)
     if why is not None:
         return Died(failure, f"not to be tried again ({why}): {summary(failure)}")
-    return Failed(failure, _retry_after(only))
+    return Failed(failure, _retry_after(_only(error, leaves)))
+
+
+def ended_as(kind: type[Interrupt], error: BaseException | None, policy: Policy, timeout: float | None) -> Outcome:
+    """Return what it means that the function was ended from outside by `kind`; never raises.
+
+    `error` is what it raised (None: nothing) and `timeout` its time limit in seconds.  Only what it asks for is heard:
+    any other exception came of the end.
+    """
+    if error is not None:
+        asked = _asked(error, list(_leaves(error)), failure_from(error))
+        if asked is not None:
+            return asked
+    if kind is TimeLimitExceeded:
+        return timed_out(timeout or 0.0, policy, error)
+    return Interrupted(failure_from(kind() if error is None else error))
+
+
+def timed_out(timeout: float, policy: Policy, error: BaseException | None = None) -> Outcome:
+    """Return what it means that the time limit was over; `error` is what the function raised then."""
+    over = TimeLimitExceeded(f"it ran longer than its time limit of {timeout:.10g} s")
+    if error is not None:
+        if isinstance(error, Interrupt) or kind_of(error) == "asyncio.exceptions.CancelledError":
+            over.__traceback__ = error.__traceback__  # it is what ended the function
+        else:
+            over.__context__ = error
+    failure = failure_from(over)
+    why = _why_give_up([over], policy)
+    if why is not None:
+        return Died(failure, f"not to be tried again ({why}): {TIMEOUT}: {failure.text}")
+    return TimedOut(failure)
+
+
+def _only(error: BaseException, leaves: list[BaseException]) -> BaseException:
+    return leaves[0] if len(leaves) == 1 else error
+
+
+def _asked(error: BaseException, leaves: list[BaseException], failure: Failure) -> Outcome | None:
+    """Return what the task asks for by raising `error`; None where it asks for nothing."""
+    only = _only(error, leaves)
+    return _as_asked(only, failure) if issubclass(type(only), JobControl) else None
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
@@ -196,6 +246,9 @@ def decide(outcome: Outcome, delivery: Delivery, policy: Policy, now: float, rol
             return _again(failure, reason, delay, delivery, policy)
         case Interrupted(failure):
             return _interrupted(failure, delivery, policy, roll)
+        case TimedOut(failure):
+            delay = policy.backoff.delay(delivery.attempt, roll)
+            return _again(failure, f"{TIMEOUT}: {failure.text}", delay, delivery, policy)
         case Snoozed(seconds, reason):
             return Settlement(delivery.receipt, "release", delay=seconds, reason=_bounded(reason))
         case Died(failure, reason):

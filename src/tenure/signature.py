@@ -30,12 +30,13 @@ class CallWords(TypedDict, total=False):
     expires: float | timedelta | datetime | None
     priority: int | None
     visibility_timeout: float | timedelta | None
+    timeout: float | timedelta | None
     max_attempts: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class CallOptions:
-    """What a call says beside its arguments, checked; None: the task's own.  `visibility_timeout` is seconds."""
+    """What a call says beside its arguments, checked; None: the task's own.  The two timeouts are seconds."""
 
     queue: str | None = None
     key: str | None = None
@@ -43,6 +44,7 @@ class CallOptions:
     expires: When | None = None
     priority: int | None = None
     visibility_timeout: float | None = None
+    timeout: float | None = None
     max_attempts: int | None = None
 
     def then(self, later: CallOptions) -> CallOptions:
@@ -137,6 +139,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "expires": _expires,
     "priority": partial(whole, "priority"),
     "visibility_timeout": partial(seconds, "visibility_timeout"),
+    "timeout": partial(seconds, "timeout"),
     "max_attempts": partial(whole, "max_attempts"),
 }
 _WORDS = tuple(_CHECKS)

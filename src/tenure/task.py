@@ -138,7 +138,8 @@ class Task(Generic[P, R]):
         `queue`: where the job waits.  `key`: the idempotency key, within the task.  `delay` (seconds or timedelta) or
         `run_at` (aware datetime): the earliest start.  `expires` (any of them): the latest start.  `priority`: 0 to
         9, 9 first.  `visibility_timeout` (seconds or timedelta): how long a worker holds it without a sign of life.
-        `max_attempts`: how often it may run.  Raises ConfigError.
+        `timeout` (seconds or timedelta): how long an attempt may run.  `max_attempts`: how often it may run.  Raises
+        ConfigError.
         """
         return TaskCall(self, call_options(words))
 
@@ -253,7 +254,7 @@ class Task(Generic[P, R]):
 
     def _made(self, packed: bytes, print_: bytes, key: str | None, options: CallOptions) -> Message:
         own = self.defaults
-        timeout = options.visibility_timeout
+        visible = options.visibility_timeout
         over = self.app.settings.compress_over
         headers: Mapping[str, Any] = NO_HEADERS
         if over is not None and len(packed) > over:
@@ -271,7 +272,8 @@ class Task(Generic[P, R]):
             priority=own.priority if options.priority is None else options.priority,
             run_at=options.run_at,
             expires=options.expires,
-            visibility_timeout=own.visibility_timeout if timeout is None else timeout,
+            timeout=own.timeout if options.timeout is None else options.timeout,
+            visibility_timeout=own.visibility_timeout if visible is None else visible,
             max_attempts=options.max_attempts or own.max_attempts,
             max_losses=own.max_losses,
             headers=headers,

@@ -32,6 +32,7 @@ class TaskWords(TypedDict, total=False):
     max_attempts: int
     max_losses: int
     visibility_timeout: float | timedelta | None
+    timeout: float | timedelta | None
     backoff: Backoff
     results: bool
     retry_on: type[BaseException] | Sequence[type[BaseException]] | None
@@ -43,7 +44,7 @@ class TaskWords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class TaskOptions:
-    """What a task says about all its jobs, checked.  `visibility_timeout` is seconds; None: no own.
+    """What a task says about all its jobs, checked.  `visibility_timeout` and `timeout` are seconds; None: no own.
 
     `aliases`: other names under which its jobs may come.  `check`: whether arguments that do not fit the function's
     type hints are refused.
@@ -56,6 +57,7 @@ class TaskOptions:
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     max_losses: int = DEFAULT_MAX_LOSSES
     visibility_timeout: float | None = None
+    timeout: float | None = None
     backoff: Backoff = DEFAULT_BACKOFF
     results: bool = True
     retry_on: tuple[type[BaseException], ...] | None = None
@@ -167,6 +169,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "max_attempts": functools.partial(whole, "max_attempts"),
     "max_losses": functools.partial(whole, "max_losses"),
     "visibility_timeout": _optional_seconds("visibility_timeout"),
+    "timeout": _optional_seconds("timeout"),
     "backoff": _checked_backoff,
     "results": _checked_results,
     "check": _checked_check,

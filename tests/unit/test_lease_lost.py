@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
-from queue import SimpleQueue
 from typing import Any, Literal
 
 import pytest
@@ -16,7 +15,7 @@ from tenure.outcome import Discarded, Interrupted, Outcome, Retried, Returned
 from tenure.settle import Policy, decide, outcome_of
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import Interrupts
-from tests.unit.worker_fakes import HandClock, delivery
+from tests.unit.worker_fakes import HandClock, delivery, look
 
 app = App("shop")
 ASKED = {"Retry": Retry(7, "in the same moment"), "Discard": Discard("not wanted"), "OSError": OSError("closed")}
@@ -33,25 +32,7 @@ class Losing(TestHold):
     def lose(self) -> None:
         """Return once the watcher has looked and found no more to do."""
         self.lease_lost = True
-        again: SimpleQueue[bool] = SimpleQueue()
-        self.watcher.watch(_Marker(again), 0.0)
-        again.get(timeout=10)
-
-
-class _Marker:
-    def __init__(self, looked: SimpleQueue[bool]) -> None:
-        self._looked = looked
-        self._looks = 0
-
-    def due(self) -> float | None:
-        return None
-
-    def interrupt(self) -> bool:
-        # Others may come after it in one look; so it answers in the second.
-        self._looks += 1
-        if self._looks > 1:
-            self._looked.put(True)
-        return self._looks > 1
+        look(self.watcher)
 
 
 def lose(context: JobContext) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from tenure.worker.counts import NAMES, Counts
 from tenure.worker.lease import Lease
-from tenure.worker.table import FREE, HELD, LOST, SETTLED, SETTLING, Table, tag_of
+from tenure.worker.table import FREE, HELD, LOST, SETTLED, SETTLING, Table
+from tenure.worker.wills import tag_of
 from tests.unit.worker_fakes import receipt
 
 DONE, RETRIED = NAMES.index("done"), NAMES.index("retried")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any, Literal
 
 from tenure.broker import EndedAs, Extend, Extended, Settled
 from tenure.codec import pack_call
 from tenure.message import Delivery, Message, Settlement
+from tenure.worker.interrupts import Interrupts
 
 JOB = "0190f3a2c0de7abc8def0123456789ab"
 
@@ -47,6 +49,29 @@ def message(task: str = "shop.charge", job: int = 0, args: tuple[Any, ...] = (),
 def delivery(job: int = 0, number: int = 1, *, deadline: float = 1030.0, attempt: int = 1, **fields: Any) -> Delivery:
     body = fields.pop("message", None) or message(job=job, **fields)
     return Delivery(body, receipt(number, job), number, attempt, 0, 30.0, deadline)
+
+
+def look(watcher: Interrupts) -> None:
+    """Return once a watcher, in its own thread, has looked and found no more to do."""
+    again: SimpleQueue[bool] = SimpleQueue()
+    watcher.watch(_Marker(again), 0.0)
+    again.get(timeout=10)
+
+
+class _Marker:
+    def __init__(self, looked: SimpleQueue[bool]) -> None:
+        self._looked = looked
+        self._looks = 0
+
+    def due(self) -> float | None:
+        return None
+
+    def interrupt(self) -> bool:
+        # Others may come after it in one look; so it answers in the second.
+        self._looks += 1
+        if self._looks > 1:
+            self._looked.put(True)
+        return self._looks > 1
 
 
 class ScriptedConsumer:

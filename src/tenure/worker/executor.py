@@ -15,11 +15,12 @@ from tenure.context import Hold, JobContext, enter, named
 from tenure.errors import DecodeError, LeaseLost, NotSerializable
 from tenure.message import Delivery, Message, Raw
 from tenure.outcome import Broken, Died, Interrupted, Newer, Outcome, Returned, UnknownTask, failure_from
-from tenure.settle import Policy, outcome_of
+from tenure.settle import Policy, ended_as, outcome_of
 from tenure.task import Task
 from tenure.worker.body import function_of
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
 from tenure.worker.room import kind_of
+from tenure.worker.term import Term
 
 logger = logging.getLogger("tenure.worker")
 
@@ -40,8 +41,9 @@ class Call(NamedTuple):
 class Executor:
     """Runs deliveries; `boot` is the boot clock and `max_result` the broker's limit for a body in bytes.
 
-    `interrupts` end a function whose lease is lost; without them it runs to its end.  `body` makes the call.  Whatever
-    the function raises, SystemExit and KeyboardInterrupt included, is an outcome and goes no further.
+    `interrupts` end a function whose lease is lost or whose time limit is over; without them it runs on.  `body` makes
+    the call.  Whatever the function raises, SystemExit and KeyboardInterrupt included, is an outcome and goes no
+    further.
     """
 
     def __init__(
@@ -84,15 +86,17 @@ class Executor:
         if not isinstance(call, Call):
             return call
         enter(call.context)
-        watcher = self._interrupts if call.task.defaults.on_lease_lost == "raise" else None
-        run = None if watcher is None else CoroutineRun(watcher, call.context.hold.deadline)
+        run, term = None, Term(hold, call.task.defaults.on_lease_lost == "raise")
+        if self._interrupts is not None:
+            run = CoroutineRun(self._interrupts, term.due, term.kind, hold.overrun)
         try:
-            value = await (self._body(call) if run is None else run.call(delivery.deadline, self._body(call)))
+            body = self._body(call)
+            value = await (body if run is None else run.call(term.earliest(delivery.deadline), body))
         except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
             self._end_if_forked(call)
-            return outcome_of(error, call.policy, run is not None and run.interrupted), call.policy
+            return _cut_short(run, call, delivery, error) or outcome_of(error, call.policy), call.policy
         self._end_if_forked(call)
-        return self._returned(value, call), call.policy
+        return _cut_short(run, call, delivery) or self._returned(value, call), call.policy
 
     def cut_off(self, delivery: Delivery, error: BaseException) -> tuple[Outcome, Policy]:
         """Return what it means that `error` ended a coroutine before its first step: what it means after it."""
@@ -102,6 +106,11 @@ class Executor:
             return outcome_of(error, Policy()), Policy()
         policy = self._policy(task, message.max_attempts)
         return outcome_of(error, policy), policy
+
+    def policy_of(self, message: Message) -> Policy:
+        """Return what the task of a message, as far as it is known here, and the message allow."""
+        task = self._tasks.get(message.task)
+        return Policy(message.max_attempts) if task is None else self._policy(task, message.max_attempts)
 
     def _prepare(self, delivery: Delivery, hold: Hold) -> Call | tuple[Outcome, Policy]:
         message = delivery.message
@@ -142,12 +151,17 @@ class Executor:
 
     def _call(self, call: Call, delivery: Delivery) -> Outcome:
         enter(call.context)
-        watcher = self._interrupts if call.task.defaults.on_lease_lost == "raise" else None
-        run = None if watcher is None else ThreadRun(watcher, call.context.hold.deadline)
+        hold = call.context.hold
+        run, term = None, Term(hold, call.task.defaults.on_lease_lost == "raise")
+        if self._interrupts is not None:
+            run = ThreadRun(self._interrupts, term.due, term.kind, hold.overrun)
         try:
-            value = self._run(call) if run is None else run.call(delivery.deadline, self._run, call)
+            value = self._run(call) if run is None else run.call(term.earliest(delivery.deadline), self._run, call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
-            return outcome_of(error, call.policy, run is not None and run.interrupted)
+            return _cut_short(run, call, delivery, error) or outcome_of(error, call.policy)
+        cut_short = _cut_short(run, call, delivery)
+        if cut_short is not None:
+            return cut_short
         if value is None and call.task.defaults.results:
             return _NOTHING
         return self._returned(value, call)
@@ -191,6 +205,20 @@ class Executor:
 
 
 _NOTHING = Returned(None)
+
+
+def _cut_short(
+    run: ThreadRun | CoroutineRun | None, call: Call, delivery: Delivery, error: BaseException | None = None
+) -> Outcome | None:
+    """Return what it means that the function was ended from outside; None: it was not.
+
+    What it returns after its time is dropped.  Where its lease was lost, the broker judges that.
+    """
+    if run is None or run.interrupted is None or (error is None and run.interrupted is LeaseLost):
+        return None
+    message = delivery.message
+    timeout = message.timeout if isinstance(message, Message) else None
+    return ended_as(run.interrupted, error, call.policy, timeout)
 
 
 def _not_awaited(value: Any, task: Task[..., Any]) -> Died:

@@ -4,6 +4,9 @@ An execution is interrupted once at most, and only while its function runs.  Its
 decide how it ends, and one step tells who was first.  Closed first, it is never interrupted.  Interrupted first, its
 thread takes back what has not arrived before it goes on; what arrives in these last lines comes out of them, and as it
 comes once, nothing can come after it.
+
+A function that still runs a while after its time limit made an end to it, in a system call for one, has overrun.  That
+too is decided in one step: either it is over in time, or its slot goes to other jobs.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ T = TypeVar("T")
 
 Due = Callable[[], float | None]
 """Returns when a run is to be interrupted, in seconds of the boot clock; None: now.  It may have moved on since."""
+
+OVERRUN_AFTER = 0.5
+"""Seconds that a function has to clean up once it is interrupted: after these it has overrun."""
 
 _AGAIN = 0.001
 """Seconds after which a run is looked at again that could not be interrupted just now."""
@@ -84,6 +90,11 @@ class Interrupts:
         if earliest < self._next_at:
             self._told.put(earliest)
 
+    def follow(self, run: _Ending) -> None:
+        """Look a while later whether this run, which was interrupted, has overrun."""
+        at = self._clock.boot() + OVERRUN_AFTER
+        self.watch(_Later(at, run.is_late), at)
+
     def run(self) -> None:
         """Sleep and interrupt until stopped."""
         told = inf
@@ -120,23 +131,90 @@ class Interrupts:
         return next_at
 
 
-class ThreadRun:
-    """A plain function in the thread that makes this; `kind` is raised in it when it is due."""
+class _Later:
+    """A look that is taken at a later time."""
 
-    __slots__ = ("_first", "_kind", "_thread", "_tries", "_watcher", "due", "interrupted")
+    def __init__(self, at: float, look: Callable[[], None]) -> None:
+        self._at = at
+        self._look = look
 
-    def __init__(self, watcher: Interrupts, due: Due, kind: type[Interrupt] = LeaseLost) -> None:
+    def due(self) -> float:
+        return self._at
+
+    def interrupt(self) -> bool:
+        self._look()
+        return True
+
+
+class _Ending:
+    """How a run ends: closed by its function, or interrupted first, as `interrupted` says then.
+
+    `kind` tells as what it is interrupted, `overrun` is called, in the watcher's thread, when it goes on after that.
+    """
+
+    __slots__ = ("_first", "_kind", "_overrun", "_watcher", "due", "interrupted")
+
+    def __init__(
+        self,
+        watcher: Interrupts,
+        due: Due,
+        kind: Callable[[], type[Interrupt]] = lambda: LeaseLost,
+        overrun: Callable[[], None] | None = None,
+    ) -> None:
         self.due = due
-        self.interrupted = False
+        self.interrupted: type[Interrupt] | None = None
         self._watcher = watcher
         self._kind = kind
-        self._thread = get_ident()
-        self._first: dict[None, str] = {}
-        """Who was first; its `setdefault` is one step, and cheaper than a lock for each job."""
-        self._tries = 0
+        self._overrun = overrun
+        self._first: dict[str, str] = {}
+        """Who was first, in each of two steps; its `setdefault` is one, and cheaper than a lock for each job."""
+
+    def is_late(self) -> None:
+        """Tell that the function has overrun, unless it is over."""
+        if self._overrun is None or self._first.setdefault("late", "overrun") != "overrun":
+            return
+        try:
+            self._overrun()
+        finally:
+            self._first["told"] = "overrun"
+
+    def interrupt(self) -> bool:
+        """Interrupt it, unless it is closed; False: it cannot be just now."""
+        if self._first.setdefault("end", "interrupted") == "interrupted":
+            kind = self._kind()
+            self._reach(kind)
+            self.interrupted = kind
+            if kind is not LeaseLost:
+                self._watcher.follow(self)
+        return True
+
+    def _close(self) -> None:
+        self._watcher.forget(self)
+        if self._first.setdefault("end", "closed") == "closed":
+            return
+        while not self.interrupted:
+            sleep(0)  # the watcher is between its two steps
+        self._take_back()
+        if self._first.setdefault("late", "closed") != "closed":
+            while "told" not in self._first:
+                sleep(0)
+
+    def _reach(self, kind: type[Interrupt]) -> None:
+        raise NotImplementedError
+
+    def _take_back(self) -> None:
+        """Take back what has not arrived."""
+
+
+class ThreadRun(_Ending):
+    """A plain function in the thread that calls it; `kind` is raised in it when it is due."""
+
+    __slots__ = ("_thread", "_tries")
 
     def call(self, earliest: float, function: Callable[[A], T], argument: A) -> T:
         """Run the function, not due before `earliest`; once this returns or raises, no interrupt can come any more."""
+        self._thread = get_ident()
+        self._tries = 0
         try:
             self._watcher.watch(self, earliest)
             return function(argument)
@@ -150,32 +228,32 @@ class ThreadRun:
         if self._tries < _TRIES and _may_take_a_lock(self._thread):
             self._tries += 1
             return False
-        if self._first.setdefault(None, "interrupted") == "interrupted":
-            _raise_in(self._thread, self._kind)
-            self.interrupted = True
-        return True
+        return super().interrupt()
 
-    def _close(self) -> None:
-        self._watcher.forget(self)
-        if self._first.setdefault(None, "closed") == "closed":
-            return
-        while not self.interrupted:
-            sleep(0)  # the watcher is between its two steps
+    def _reach(self, kind: type[Interrupt]) -> None:
+        _raise_in(self._thread, kind)
+
+    def _take_back(self) -> None:
         _raise_in(self._thread, None)
 
 
-class CoroutineRun:
+class CoroutineRun(_Ending):
     """A coroutine in the asyncio task that makes this; it is cancelled, with `kind`'s text, when it is due."""
 
-    def __init__(self, watcher: Interrupts, due: Due, kind: type[Interrupt] = LeaseLost) -> None:
+    __slots__ = ("_loop", "_over", "_task")
+
+    def __init__(
+        self,
+        watcher: Interrupts,
+        due: Due,
+        kind: Callable[[], type[Interrupt]] = lambda: LeaseLost,
+        overrun: Callable[[], None] | None = None,
+    ) -> None:
         from asyncio import current_task  # where there are coroutines, it is loaded
 
         task = current_task()
         assert task is not None
-        self.due = due
-        self.interrupted = False
-        self._watcher = watcher
-        self._kind = kind
+        super().__init__(watcher, due, kind, overrun)
         self._task: asyncio.Task[object] = task
         self._loop = task.get_loop()
         self._over = False
@@ -187,18 +265,16 @@ class CoroutineRun:
             return await awaitable
         finally:
             self._over = True
-            self._watcher.forget(self)
+            self._close()
 
-    def interrupt(self) -> bool:
+    def _reach(self, kind: type[Interrupt]) -> None:
         """Have it cancelled when the loop comes to it."""
         with suppress(RuntimeError):  # the loop is closed, and what ran in it is over
-            self._loop.call_soon_threadsafe(self._cancel)
-        return True
+            self._loop.call_soon_threadsafe(self._cancel, f"{kind.__name__}: {kind()}")
 
-    def _cancel(self) -> None:
+    def _cancel(self, why: str) -> None:
         if not self._over:
-            self.interrupted = True
-            self._task.cancel(f"{self._kind.__name__}: {self._kind()}")
+            self._task.cancel(why)
 
 
 def _may_take_a_lock(thread: int) -> bool:

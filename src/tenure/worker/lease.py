@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from tenure import clock
-from tenure.worker.table import LOST, Table, tag_of
+from tenure.worker.table import LOST, Table
+from tenure.worker.wills import tag_of
 
 
 class Lease:
-    """The hold on one delivery, as the running function may ask for it."""
+    """The hold on one delivery, as the running function may ask for it.
 
-    __slots__ = ("_boot", "_index", "_receipt", "_table", "_tag")
+    `limit` is when its time limit is over (boot clock); `replace` gives its slot to others, and tells whether it has.
+    """
 
-    def __init__(self, table: Table, index: int, receipt: bytes, boot: Callable[[], float] = clock.boot) -> None:
+    __slots__ = ("_boot", "_index", "_limit", "_receipt", "_replace", "_table", "_tag")
+
+    def __init__(
+        self,
+        table: Table,
+        index: int,
+        receipt: bytes,
+        boot: Callable[[], float] = clock.boot,
+        limit: float = inf,
+        replace: Callable[[bytes], bool] = lambda receipt: False,
+    ) -> None:
         self._boot = boot
+        self._limit = limit
+        self._replace = replace
         self._table = table
         self._index = index
         self._receipt = receipt
@@ -26,6 +41,15 @@ class Lease:
             return None  # asked after the job's end, by a thread that it left behind
         deadline = self._table.deadline(self._index, self._tag)
         return None if deadline == LOST else deadline
+
+    def limit(self) -> float:
+        """Return when the job's time limit is over."""
+        return self._limit
+
+    def overrun(self) -> None:
+        """Give the slot to other jobs: the function goes on although it was ended."""
+        if self._replace(self._receipt):
+            self._table.overrun(self._index)
 
     def extend(self) -> None:
         """Ask the keeper to extend this lease when it looks next, a fifth of a second from now at most."""

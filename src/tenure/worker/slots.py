@@ -7,13 +7,14 @@ import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.clock import Clock
 from tenure.message import Delivery, Message, Settlement
-from tenure.outcome import Failed, Outcome, Returned, failure_from
-from tenure.settle import Policy, decide
+from tenure.outcome import Failed, Outcome, Returned, TimedOut, failure_from
+from tenure.settle import Policy, decide, timed_out
 from tenure.worker.executor import Executor
 from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
@@ -45,6 +46,8 @@ class Held(NamedTuple):
 class Slots:
     """Runs deliveries, each in a free slot, and hands their settlements on; a slot never dies.
 
+    Where a function goes on after its time limit, its slot goes to other jobs, and it has none from then on.
+
     `settle` takes a `Finished`.  `free` and `deliver` belong to the taker's thread.  `count` are the threads;
     `coroutines` are the places in `loop`, where there is one.  `queues` says which kinds each queue's jobs need.
     """
@@ -75,11 +78,14 @@ class Slots:
         self._draining = threading.Event()
         self._interrupted = False
         self._suspects: set[bytes] = set()
-        self._threads = [
-            threading.Thread(target=self._run, args=(lane,), name=f"tenure-slot-{lane}", daemon=True)
-            for lane in range(count)
-        ]
+        self._threads = [self._thread(lane) for lane in range(count)]
+        self._overrun_threads: list[threading.Thread] = []
+        self._overrun_coroutines: set[bytes] = set()
+        self._replace_in = [partial(self._replace, lane) for lane in range(count + 1)]
         table.surroundings.idle = self._idle
+
+    def _thread(self, lane: int) -> threading.Thread:
+        return threading.Thread(target=self._run, args=(lane,), name=f"tenure-slot-{lane}", daemon=True)
 
     def start(self) -> None:
         """Start the threads."""
@@ -103,6 +109,8 @@ class Slots:
         for _ in self._threads:
             self._work.put(None)
         for thread in self._threads:
+            thread.join()
+        for thread in tuple(self._overrun_threads):
             thread.join()
         if self._loop is not None:
             self._loop.finish()
@@ -224,12 +232,16 @@ class Slots:
         self._hand_on(held, Settlement(held.delivery.receipt, "release", delay=delay, reason=reason), 0.0)
 
     def _run(self, lane: int) -> None:
+        this = threading.current_thread()
         while (held := self._work.get()) is not None:
             try:
                 self._process(lane, held)
             except BaseException as error:  # noqa: BLE001  (a slot never dies)
                 self._rescue(held, error)
             self._suspects.discard(held.delivery.receipt)
+            if self._threads[lane] is not this:
+                self._overrun_threads.remove(this)
+                return
             self._freed.put(SYNC)
             held = None  # the job's arguments are not kept until the next one comes
 
@@ -247,7 +259,28 @@ class Slots:
             except BaseException as error:  # noqa: BLE001  (the loop never dies)
                 self._rescue(held, error)
         self._suspects.discard(held.delivery.receipt)
-        self._freed.put(ASYNC)
+        if held.delivery.receipt in self._overrun_coroutines:
+            self._overrun_coroutines.discard(held.delivery.receipt)
+        else:
+            self._freed.put(ASYNC)
+
+    def _replace(self, lane: int, receipt: bytes) -> bool:
+        """Give the slot of a function that has overrun to other jobs (in the thread that has ended it)."""
+        if lane == self._counts[SYNC]:
+            self._overrun_coroutines.add(receipt)
+            self._freed.put(ASYNC)
+        else:
+            before, self._threads[lane] = self._threads[lane], self._thread(lane)
+            try:
+                self._threads[lane].start()
+            except RuntimeError as error:  # there are no more threads just now: this one is freed when it returns
+                self._threads[lane] = before
+                logger.error("the slot of job %s, which goes on after its end, has to wait: %s", receipt[:32], error)
+                return False
+            self._overrun_threads.append(before)
+            self._freed.put(SYNC)
+        logger.warning("job %s goes on after its time limit; its slot goes to other jobs", receipt[:32].decode())
+        return True
 
     def _cut_off(self, held: Held) -> None:
         from asyncio import CancelledError
@@ -273,7 +306,7 @@ class Slots:
         self._end_async(held, outcome, policy, started_at)
 
     def _end_async(self, held: Held, outcome: Outcome, policy: Policy, started_at: float) -> None:
-        if self._interrupted and not isinstance(outcome, Returned):
+        if self._interrupted and not isinstance(outcome, Returned | TimedOut):
             # It was cancelled because the worker leaves, which is no fault of the job.
             self._give_back(held, "the worker is leaving")
         else:
@@ -281,15 +314,34 @@ class Slots:
 
     def _begin(self, lane: int, held: Held, now: float) -> Lease | None:
         """Return the lease on what is to be started now; None when that is too late."""
-        lease = Lease(self._table, held.place, held.delivery.receipt, self._clock.boot)
+        limit = self._limit(held.delivery, now)
+        receipt = held.delivery.receipt
+        lease = Lease(self._table, held.place, receipt, self._clock.boot, limit, self._replace_in[lane])
         deadline = lease.deadline()
         if deadline is None or deadline <= now:
             # The server takes it back, or has done so: another worker may run it already.
-            logger.debug("job %s came too late to be started", held.delivery.receipt)
+            logger.debug("job %s came too late to be started", receipt)
             self._table.drop(held.place)
             return None
+        if limit != inf:
+            self._bequeath(held, limit)
         self._table.begin(lane)
         return lease
+
+    def _limit(self, delivery: Delivery, now: float) -> float:
+        """Return when the time limit of a job that starts now is over."""
+        message = delivery.message
+        timeout = message.timeout if type(message) is Message else None
+        return inf if timeout is None else now + timeout
+
+    def _bequeath(self, held: Held, limit: float) -> None:
+        """Leave word of what the supervisor is to send if it has to end this process because of this job."""
+        message = held.delivery.message
+        if isinstance(message, Message) and message.timeout is not None:
+            policy = self._executor.policy_of(message)
+            outcome = timed_out(message.timeout, policy)
+            will = decide(outcome, held.delivery, policy, self._clock.wall(), self._roll())
+            self._table.wills.write(held.place, held.delivery.receipt, limit, will)
 
     def _end(self, held: Held, outcome: Outcome, policy: Policy, started_at: float) -> None:
         settlement = decide(outcome, held.delivery, policy, self._clock.wall(), self._roll())

@@ -18,7 +18,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
     24..     one lane a slot: how many functions it has begun
     then     entries of 16 words:
              0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves,
-                      byte 3: kind of the slot
+                      byte 3: kind of the slot, or that its function has overrun and has none any more
              1, 2     job id
              3        hand-out number
              4, 5     what that counter, and `added`, will be once the answer is counted
@@ -34,6 +34,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
              0        tag of the receipt that it belongs to
              1        length of the progress in bytes
              2..      the packed progress
+    then     a will for each entry, see `wills`
 
 Stages: FREE -> HELD (its function runs) -> SETTLING (the settlement is on its way) -> SETTLED (answered, being
 counted) -> FREE.  Counting an answer: which counter and its new value are written, then SETTLED, then the counter,
@@ -48,18 +49,23 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import threading
 from binascii import hexlify, unhexlify
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple
 
 from tenure.context import MAX_PROGRESS_BYTES
 from tenure.message import Verb
 from tenure.worker.counts import ADDED, NAMES, Counts
+from tenure.worker.memory import anonymous_file
+from tenure.worker.wills import WILL_WORDS, Wills, tag_of
 
 FREE, HELD, SETTLING, SETTLED = 0, 1, 2, 3
+OVERRUN = 3
+"""In place of the kind of its slot: this one's function goes on after its end, and its slot is another's."""
+
 BACKLOG = 512
 """Entries beside one a slot: settlements that wait for their answer while the slots go on."""
 
@@ -74,11 +80,13 @@ _ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _TAG, _EXTENDED = 1, 3, 4, 5, 6
 _CANCEL, _SENT_AT, _SENT, _ASKED_AT, _SAID = 11, 12, 13, 14, 15
 _VERBS: tuple[Verb, ...] = ("done", "retry", "release", "dead", "cancel")
 _VERB_CODES = {verb: code for code, verb in enumerate(_VERBS)}
-_MASK = (1 << 64) - 1
 
 
 class Entry(NamedTuple):
-    """One entry as a reader saw it; `deadline` is the later of the process's own and the extended one."""
+    """One entry as a reader saw it.
+
+    `deadline` is the later of the process's own and the extended one, `limit` when the job's time limit is over.
+    """
 
     place: int
     stage: int
@@ -87,6 +95,7 @@ class Entry(NamedTuple):
     deadline: float
     visibility_timeout: float
     kind: int = 0
+    limit: float = inf
 
 
 @dataclass
@@ -114,6 +123,8 @@ class Table:
         self._index: dict[bytes, int] = {}
         self._receipts: list[bytes] = [b""] * self._count
         self._notes = self._entries + self._count * _WORDS
+        first_will = self._notes + self._count * _NOTE_WORDS
+        self.wills = Wills(self._bytes, self._words, self._reals, first_will)
         self._note_lock = threading.Lock()
         self.surroundings = Surroundings()
 
@@ -121,8 +132,8 @@ class Table:
     def create(cls, slots: int, backlog: int = BACKLOG, shared: bool = True) -> Table:
         """Make an empty table for `slots` slots; `shared`: with a file descriptor to pass to a process."""
         entries = slots + backlog
-        size = 8 * (_first_entry(slots) + entries * (_WORDS + _NOTE_WORDS))
-        fd = _anonymous_file(size) if shared else -1
+        size = 8 * (_first_entry(slots) + entries * (_WORDS + _NOTE_WORDS + WILL_WORDS))
+        fd = anonymous_file(size) if shared else -1
         memory = mmap.mmap(fd, size)
         words = memoryview(memory).cast("Q")
         words[_COUNT], words[_LANES], words[0] = entries, slots, _MAGIC
@@ -194,6 +205,10 @@ class Table:
     def begin(self, lane: int) -> None:
         """Count one more function begun in this lane (its slot's thread only)."""
         self._words[_LANE + lane] += 1
+
+    def overrun(self, index: int) -> None:
+        """Say that the function has no slot any more, although it goes on."""
+        self._bytes[(self._entries + index * _WORDS) * 8 + 3] = OVERRUN
 
     def drop(self, index: int) -> None:
         """Free an entry whose function was never started."""
@@ -290,7 +305,8 @@ class Table:
                 tag = tag_of(receipt)
                 vt = self._reals[base + _VT]
                 kind = self._bytes[base * 8 + 3]
-                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, kind)
+                limit = self.wills.limit(index, tag)
+                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, kind, limit)
                 if self._bytes[base * 8] in (HELD, SETTLING) and self._receipt(base) == receipt:
                     yield entry
 
@@ -379,22 +395,6 @@ class Table:
         return Counts(**counted)
 
 
-def tag_of(receipt: bytes) -> int:
-    """Return the tag of a receipt: never 0, and another one for every receipt that an entry will ever hold."""
-    mixed = int(receipt[16:32], 16) + int(receipt[33:]) * 0x9E3779B97F4A7C15
-    return (mixed & _MASK) or 1
-
-
 def _first_entry(lanes: int) -> int:
     """Return the word at which the entries begin: lanes are rounded up so that entries keep to cache lines."""
     return _LANE + (lanes + 15) // 16 * 16
-
-
-def _anonymous_file(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("tenure-table", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            fd = os.dup(file.fileno())
-    os.ftruncate(fd, size)
-    return fd

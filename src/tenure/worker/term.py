@@ -1,0 +1,36 @@
+"""Until when a job's function may run, and as what it is ended then."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tenure.context import Hold
+from tenure.errors import Interrupt, LeaseLost, TimeLimitExceeded
+
+
+class Term:
+    """The end of one execution: its lease is lost, if it `heeds` that, or its time limit is over."""
+
+    __slots__ = ("_heeds", "_hold", "_limit")
+
+    def __init__(self, hold: Hold, heeds: bool) -> None:
+        self._hold = hold
+        self._heeds = heeds
+        self._limit = hold.limit()
+
+    def earliest(self, deadline: float) -> float:
+        """Return before when it is surely not over; `deadline` is the one that its lease began with."""
+        return min(deadline, self._limit) if self._heeds else self._limit
+
+    def due(self) -> float | None:
+        """Return when it is over, in seconds of the boot clock; None: it is."""
+        deadline = self._lease_end()
+        return None if deadline is None else min(deadline, self._limit)
+
+    def kind(self) -> type[Interrupt]:
+        """Return as what the function is ended, now that it is over."""
+        deadline = self._lease_end()
+        return LeaseLost if deadline is None or deadline < self._limit else TimeLimitExceeded
+
+    def _lease_end(self) -> float | None:
+        return self._hold.deadline() if self._heeds else inf
