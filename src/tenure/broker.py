@@ -104,6 +104,10 @@ class ProducerCounts(NamedTuple):
     unconfirmed: int
 
 
+CancelAnswer = Literal["cancelled", "asked", "already done", "already dead", "already cancelled"]
+"""What becomes of a wish to cancel: the job never runs; it runs, and is told; or it had ended before."""
+
+
 class Consumer(Protocol):
     """One worker process's line to the broker; `take` and `settle` are called from different threads."""
 
@@ -179,8 +183,8 @@ class Admin(Protocol):
     def purge(self, id: str) -> str:
         """Take a dead job off the list for good: `purged`, or `already STATE`; raises JobNotFound."""
 
-    def cancel(self, id: str, terminate: bool = False) -> str:
-        """Cancel a job: `cancelled`, `asked` when it runs, or `already STATE`; raises JobNotFound."""
+    def cancel(self, id: str, terminate: bool = False) -> CancelAnswer:
+        """Cancel a job; one that runs is told, and with `terminate` ended from outside.  Raises JobNotFound."""
 
 
 class Broker(Protocol):

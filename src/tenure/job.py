@@ -10,7 +10,7 @@ from math import isinf, isnan
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tenure.apps import app_named
-from tenure.broker import JobState, ResultStore
+from tenure.broker import CancelAnswer, JobState, ResultStore
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, current_job, unpack_progress, would_deadlock
 from tenure.errors import ConfigError, ResultsDisabled, ResultTimeout, WouldDeadlock
@@ -97,6 +97,24 @@ class Job(Generic[R_co]):
         if early is not None:
             return self._value(early, seconds)
         return self._value((await wait_in_loop(self._store(), [self.id], seconds))[0], seconds)
+
+    def cancel(self, *, terminate: bool = False) -> CancelAnswer:
+        """Say that the job is not wanted any more; returns what follows from it.
+
+        "cancelled": it had not begun, and never will.  "asked": it runs; about a second later its task finds
+        `ctx.cancelled` set, and with `terminate` it is ended there as by its time limit.  Whatever such a job comes to,
+        it is not run again; one that is done or dead all the same stays so.  "already done", "already dead" and
+        "already cancelled": it had ended before.  The wish is kept on disk, and asked twice it changes nothing.
+        Raises JobNotFound (nothing is kept of it) and BrokerUnavailable.
+        """
+        admin = self._owner().broker.admin()
+        if admin is None:
+            raise ConfigError(f"this broker can cancel nothing, so job {self.id} goes on")
+        return admin.cancel(self.id, terminate)
+
+    async def acancel(self, *, terminate: bool = False) -> CancelAnswer:
+        """Do what `cancel` does, without ever blocking the event loop."""
+        return await in_a_thread(lambda: self.cancel(terminate=terminate))
 
     def _value(self, state: JobState, timeout: float | None) -> R_co:
         app = self._owner()

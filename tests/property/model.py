@@ -300,7 +300,7 @@ class Model:
     # -- the operator ---------------------------------------------------------------------------------------------
 
     def cancel_job(self, id: bytes, terminate: bool) -> str | None:
-        job = self.jobs.get(id)
+        job = self.jobs.get(self.aliases[id][0] if id in self.aliases else id)
         if job is None:
             return None
         if job.state in ("scheduled", "ready"):
@@ -308,7 +308,7 @@ class Model:
             self.free_key(job)
             return "cancelled"
         if job.state != "running":
-            return f"already {job.state}"
+            return "already dead" if job.state == "purged" else f"already {job.state}"
         job.cancel = max(job.cancel, 2 if terminate else 1)
         return "asked"
 

@@ -7,17 +7,18 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
+from tenure.broker import CancelAnswer
 from tenure.cli import jobs, record
 from tenure.cli.main import COMMANDS, cli, main
 from tenure.codec import pack_failure
-from tenure.errors import BrokerUnavailable, KeyConflict
+from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict
 from tenure.inspection import Inspection
 from tenure.outcome import Failure, Link
 
@@ -88,8 +89,10 @@ class MemoryAdmin:
     def purge(self, id: str) -> str:
         return self._move(id, "purged")
 
-    def cancel(self, id: str, terminate: bool = False) -> str:
-        return self._move(id, "cancelled")
+    def cancel(self, id: str, terminate: bool = False) -> CancelAnswer:
+        if id not in self.jobs:
+            raise JobNotFound(f"no job {id} is known here")
+        return cast("CancelAnswer", self._move(id, "cancelled"))
 
     def close(self) -> None: ...
 

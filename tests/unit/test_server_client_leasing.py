@@ -356,7 +356,8 @@ def test_the_operators_verbs() -> None:
         encode.json_answer(b"{"),
     )
     with Scripted(script) as server:
-        admin = client(server).admin()
+        broker = client(server)
+        admin = broker.admin()
         id = message(1).id
         assert admin.record() == {"balanced": True}
         assert admin.record(verify=True) == {}
@@ -375,17 +376,18 @@ def test_the_operators_verbs() -> None:
         for _ in range(2):
             with pytest.raises(ProtocolError):
                 admin.record()
-        admin.close()
+        broker.close()
 
 
 def test_an_operators_verb_survives_one_broken_connection_and_names_the_server_after_two() -> None:
     with Scripted(tears(b""), answers(b"ok purged\n"), tears(b"o"), swallow) as server:
-        admin = client(server).admin()
+        broker = client(server)
+        admin = broker.admin()
         assert admin.purge(message(1).id) == "purged"
-        admin._line.drop()
+        broker.pool._drop_idle()
         with pytest.raises(BrokerUnavailable, match="tenure server"):
             admin.purge(message(1).id)
-        admin.close()
+        broker.close()
 
 
 @pytest.mark.parametrize(

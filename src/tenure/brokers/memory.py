@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from inspect import signature
 from urllib.parse import unquote, urlsplit
-from weakref import WeakSet
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.adding import AddCall, Counts, add_one
 from tenure.brokers.connection import Connection, tell_of_forks
 from tenure.brokers.inprocess import MemoryConnection, MemoryLine, MemoryResults, MemoryServer
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
-from tenure.brokers.operating import ServerAdmin
+from tenure.brokers.operating import PooledExchange, ServerAdmin
 from tenure.brokers.pool import Pool
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
@@ -63,7 +62,6 @@ class MemoryBroker:
         self.max_body = MAX_BODY
         self.closing = threading.Event()
         self.pool = Pool(self._open_producer, pool_size, self.clock)
-        self._admins: WeakSet[ServerAdmin] = WeakSet()
         self.after_fork()
         tell_of_forks(self)
 
@@ -108,16 +106,12 @@ class MemoryBroker:
 
     def admin(self) -> ServerAdmin:
         """Return the operator's verbs."""
-        admin = ServerAdmin(self._line(secrets.token_hex(16), "admin", ""))
-        self._admins.add(admin)
-        return admin
+        return ServerAdmin(PooledExchange(self.pool, self.add_timeout, self.read_limit))
 
     def close(self) -> None:
         """Close the connections; the jobs of a broker without a name are gone."""
         self.closing.set()
         self.pool.close()
-        for admin in tuple(self._admins):
-            admin.close()
         if not self.name:
             self.server.close()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Protocol, cast
 
-from tenure.brokers.leasing import Line
+from tenure.broker import CancelAnswer
+from tenure.brokers.pool import Pool
 from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, ServerError
 from tenure.wire import encode
 from tenure.wire.replies import Reply, error_of
@@ -14,13 +15,45 @@ RECOUNT_LIMIT = 60.0
 """Seconds that a recount of all rows may take; every other answer is made at once."""
 
 
+class Exchange(Protocol):
+    """What lines are sent over."""
+
+    def exchange(self, data: bytes, answers: int, wait: float = 0.0) -> list[Reply]:
+        """Write `data` and return the answers, which may take `wait` seconds to make; raises ConnectionError."""
+
+
+class PooledExchange:
+    """Exchanges over the connections that a process has for its adds, each lent for one.
+
+    `patience` is the seconds to wait for a connection, `read_limit` those beyond what was asked for that an answer may
+    take.
+    """
+
+    def __init__(self, pool: Pool, patience: float, read_limit: float) -> None:
+        self._pool = pool
+        self._patience = patience
+        self._read_limit = read_limit
+
+    def exchange(self, data: bytes, answers: int, wait: float = 0.0) -> list[Reply]:
+        """Write `data` and return the answers; raises ConnectionError."""
+        connection = self._pool.lend(self._patience)
+        replies: list[Reply] = []
+        try:
+            connection.exchange(data, answers, wait + self._read_limit, replies)
+        except BaseException:
+            self._pool.give_up(connection)
+            raise
+        self._pool.give_back(connection)
+        return replies
+
+
 class ServerAdmin:
     """Looks at the record and the dead list, and moves jobs; every verb may be repeated.
 
     Raises BrokerUnavailable when the server cannot be reached, JobNotFound for an id that it does not know.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Exchange) -> None:
         self._line = line
 
     def record(self, verify: bool = False) -> dict[str, Any]:
@@ -57,22 +90,18 @@ class ServerAdmin:
         """Take a dead job off the list for good: `purged`, or `already STATE`."""
         return self._word(encode.purge(id), id)
 
-    def cancel(self, id: str, terminate: bool = False) -> str:
+    def cancel(self, id: str, terminate: bool = False) -> CancelAnswer:
         """Cancel a job: `cancelled`, `asked` when it runs, or `already STATE`."""
-        return self._word(encode.cancel_job(id, terminate), id)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._line.close()
+        return cast("CancelAnswer", self._word(encode.cancel_job(id, terminate), id))
 
     def _ask(self, data: bytes, wait: float = 0.0) -> Reply:
         """Return the answer, which may take `wait` seconds to make; a connection that broke is made anew once."""
         try:
-            return self._line.exchange(data, 1, wait)[1][0]
+            return self._line.exchange(data, 1, wait)[0]
         except ConnectionError:
             pass
         try:
-            return self._line.exchange(data, 1, wait)[1][0]
+            return self._line.exchange(data, 1, wait)[0]
         except ProtocolError as error:
             raise BrokerUnavailable(str(error)) from error
         except ConnectionError as error:

@@ -14,13 +14,12 @@ from difflib import get_close_matches
 from inspect import signature
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
-from weakref import WeakSet
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts, add_one
 from tenure.brokers.connection import CONNECT_LIMIT, READ_LIMIT, Address, Connection, tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
-from tenure.brokers.operating import ServerAdmin
+from tenure.brokers.operating import PooledExchange, ServerAdmin
 from tenure.brokers.pipe import Pipe
 from tenure.brokers.pool import Pool
 from tenure.brokers.results import ServerResults
@@ -73,7 +72,6 @@ class ServerBroker:
         self._name = name
         self._told_of_skew = False
         self.pool = Pool(self._open_producer, pool_size, self.clock)
-        self._admins: WeakSet[ServerAdmin] = WeakSet()
         self._results = ServerResults(
             self.pool,
             self._open_pipe,
@@ -136,22 +134,18 @@ class ServerBroker:
         return ServerKeeper(self._line(secrets.token_hex(16), "keeper", self._name))
 
     def admin(self) -> ServerAdmin:
-        """Return the operator's verbs, over a connection of their own that is closed with the broker."""
-        admin = ServerAdmin(self._line(secrets.token_hex(16), "admin", self._name))
-        self._admins.add(admin)
-        return admin
+        """Return the operator's verbs, over the connections of the pool."""
+        return ServerAdmin(PooledExchange(self.pool, self.add_timeout, self.read_limit))
 
     def results(self) -> ServerResults:
         """Return what knows of this process's jobs; all callers wait over one connection, beside those of the pool."""
         return self._results
 
     def close(self) -> None:
-        """Close the pool and what `admin` opened; an add that waits raises BrokerUnavailable soon."""
+        """Close the connections; an add that waits raises BrokerUnavailable soon."""
         self.closing.set()
         self.pool.close()
         self._results.close()
-        for admin in tuple(self._admins):
-            admin.close()
 
     def learn(self, limit: float) -> None:
         """Connect once, so that `max_body` is the server's and not the default."""

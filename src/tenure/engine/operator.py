@@ -7,10 +7,15 @@ from typing import Any
 from tenure.engine.adding import hold_key, key_holder
 from tenure.engine.core import Core
 from tenure.engine.states import CANCELLED, DEAD, HOW_NAMES, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
+from tenure.engine.waiting import jobs_of
 
 
 def cancel_job(core: Core, id: bytes, terminate: bool, wall: int) -> str | None:
-    """Cancel a waiting job, ask a running one; returns the answer's words, None for an unknown id."""
+    """Cancel a waiting job, ask a running one; returns the answer's words, None for an unknown id.
+
+    A duplicate's id stands for the first job, as everywhere else; a purged job was dead.
+    """
+    (id,) = jobs_of(core, (id,))
     row = core.store.row("SELECT state, queue, task, key, cancel FROM jobs WHERE id = ?", (id,))
     if row is None:
         return None
@@ -25,7 +30,7 @@ def cancel_job(core: Core, id: bytes, terminate: bool, wall: int) -> str | None:
         tally["cancelled"] += 1
         return "cancelled"
     if state != RUNNING:
-        return f"already {STATE_NAMES[state]}"
+        return f"already {STATE_NAMES[DEAD if state == PURGED else state]}"
     mark = max(asked, 2 if terminate else 1)
     core.store.begin()
     core.store.execute("UPDATE jobs SET cancel = ? WHERE id = ?", (mark, id))
