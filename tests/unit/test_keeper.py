@@ -1,9 +1,21 @@
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from tenure.broker import EndedAs, Extended
-from tenure.worker.keeper import PERIOD, PROGRESS_PERIOD, Farewell, LeaseKeeper, Watched, leave
+from tenure.clock import own_deadline
+from tenure.worker.keeper import (
+    LISTEN_PERIOD,
+    LISTEN_RATE,
+    PERIOD,
+    PROGRESS_PERIOD,
+    Farewell,
+    LeaseKeeper,
+    Watched,
+    leave,
+)
 from tenure.worker.lease import Lease
 from tenure.worker.patience import Patience
 from tenure.worker.table import Table
@@ -11,12 +23,12 @@ from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
 
 
 class Rig:
-    def __init__(self) -> None:
+    def __init__(self, listen: float = inf) -> None:
         self.clock = HandClock(1000.0)
         self.broker = ScriptedKeeper()
         self.broker.on_extend = lambda receipt: Extended(self.clock.now + 30.0)
         self.notified = 0
-        self.keeper = LeaseKeeper(self.broker, self.clock, lambda: 1.0, self._notify)
+        self.keeper = LeaseKeeper(self.broker, self.clock, lambda: 1.0, self._notify, listen)
         self.table = Table.create(4, shared=False)
         self.stopped = False
         self.watched = Watched(self.table, lambda: self.stopped)
@@ -340,6 +352,42 @@ def test_a_cancel_in_the_answer_reaches_the_function() -> None:
     rig.at(1010.0)
     assert lease.cancelled()
     assert lease.deadline() == 1040.0
+
+
+def test_a_lease_is_extended_soon_only_to_hear_of_a_cancel() -> None:
+    rig = Rig(LISTEN_PERIOD)
+    rig.broker.on_extend = lambda receipt: Extended(own_deadline(rig.clock.now, 30.0))
+    rig.hold(deadline=own_deadline(1000.0, 30.0))
+    heard = [now for now in (1000.2 + 0.2 * look for look in range(15)) if rig.at(now)]
+    assert heard == pytest.approx([1001.0, 1002.0, 1003.0])
+
+
+def test_a_job_that_is_over_soon_is_never_extended_for_that() -> None:
+    rig = Rig(LISTEN_PERIOD)
+    for number in range(20):
+        taken_at = 1000.0 + 0.3 * number
+        place = rig.hold(number, deadline=own_deadline(taken_at + 0.5, 30.0))  # the take was parked for a while
+        assert rig.at(taken_at + 0.2) == []
+        rig.table.drop(place)
+
+
+def test_the_more_jobs_run_the_less_often_each_is_extended_for_that() -> None:
+    rig = Rig(LISTEN_PERIOD)
+    rig.table = Table.create(LISTEN_RATE * 4, shared=False)
+    rig.keeper.watch(Watched(rig.table))
+    for number in range(LISTEN_RATE * 4):
+        rig.hold(number, deadline=own_deadline(1000.0, 30.0))
+    assert rig.at(1003.9) == []
+    assert len(rig.at(1004.1)) == LISTEN_RATE * 4
+
+
+def test_what_is_over_is_not_asked_about() -> None:
+    rig = Rig(LISTEN_PERIOD)
+    rig.hold(deadline=1000.0)
+    assert rig.at(1000.0) == rig.at(1002.0) == []
+    rig.hold(2, deadline=own_deadline(1002.0, 30.0))
+    rig.stopped = True
+    assert rig.at(1004.0) == []
 
 
 def test_each_process_is_told_what_is_free_in_the_others() -> None:

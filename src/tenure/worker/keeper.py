@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from tenure.broker import EndedAs, Extend, Extended, Keeper
-from tenure.clock import Clock
+from tenure.clock import Clock, own_deadline
 from tenure.retry import reconnect_delay
 from tenure.worker.patience import Patience
 from tenure.worker.table import HELD, LOST, Entry, Table
@@ -18,6 +18,12 @@ logger = logging.getLogger("tenure.worker")
 
 PERIOD = 0.2
 """Seconds between two looks at the tables; shorter where a visibility timeout asks for it."""
+
+LISTEN_PERIOD = 1.0
+"""Seconds after which a lease is extended in any case, for the answer tells whether its job is to be cancelled."""
+
+LISTEN_RATE = 200
+"""Leases a second that are extended only for that; of more than these each has its turn later."""
 
 PROGRESS_PERIOD = 0.5
 """Seconds from one extend of a receipt to the next that only brings its progress."""
@@ -67,13 +73,21 @@ class _Due(NamedTuple):
 class LeaseKeeper:
     """Extends each lease when a third of its visibility timeout is over; one thread for any number of processes.
 
-    It extends the receipts that are in the tables and nothing else, and none whose own deadline has passed: the
-    broker may have given that job to another worker.  `notify` is called after each bye that was answered.
+    It does so every `listen` seconds at the latest, because only the answers tell whose job is to be cancelled: one
+    short line a second, whatever the worker runs.  It extends the receipts that are in the tables and nothing else, and
+    none whose own deadline has passed: the broker may have given that job to another worker.  `notify` is called after
+    each bye that was answered.
     """
 
     def __init__(
-        self, keeper: Keeper, clock: Clock, roll: Callable[[], float], notify: Callable[[], None] = lambda: None
+        self,
+        keeper: Keeper,
+        clock: Clock,
+        roll: Callable[[], float],
+        notify: Callable[[], None] = lambda: None,
+        listen: float = LISTEN_PERIOD,
     ) -> None:
+        self._listen = listen
         self._keeper = keeper
         self._notify = notify
         self._clock = clock
@@ -143,8 +157,7 @@ class LeaseKeeper:
 
     def _look(self) -> tuple[list[_Due], float]:
         now = self._clock.boot()
-        due: list[_Due] = []
-        period = PERIOD
+        found: list[tuple[Watched, Entry]] = []
         free: list[tuple[int, int]] = []
         overdue: set[bytes] = set()
         with self._lock:
@@ -152,16 +165,23 @@ class LeaseKeeper:
                 entries = list(watched.table.entries())
                 overdue.update(entry.receipt for entry in entries if _is_overdue(entry, now))
                 free.append(_free_slots(watched, entries))
-                if watched.stopped():
-                    continue
-                for entry in entries:
-                    period = min(period, entry.visibility_timeout / 6)
-                    said = watched.table.unsent(entry)
-                    if is_due(entry, now) or _wants(watched.table, entry, said, now):
-                        due.append(_Due(watched, entry, said))
+                if not watched.stopped():
+                    found += [(watched, entry) for entry in entries]
+            due = self._due(found, now)
             _tell_free(self._watched, free)
         self._warn(overdue)
-        return due, max(period, _SHORTEST_PERIOD)
+        period = min((entry.visibility_timeout / 6 for _, entry in found), default=PERIOD)
+        return due, max(min(PERIOD, period), _SHORTEST_PERIOD)
+
+    def _due(self, found: Sequence[tuple[Watched, Entry]], now: float) -> list[_Due]:
+        """Return what is to be extended of what was found; with the lock, for a table may be closed without it."""
+        listen = max(self._listen, len(found) / LISTEN_RATE)
+        due = []
+        for watched, entry in found:
+            said = watched.table.unsent(entry)
+            if is_due(entry, now) or _wants(watched.table, entry, said, now) or _is_silent(entry, now, listen):
+                due.append(_Due(watched, entry, said))
+        return due
 
     def _warn(self, overdue: set[bytes]) -> None:
         """Say once of each receipt that its time was over before an extend was answered."""
@@ -214,6 +234,11 @@ class LeaseKeeper:
 def is_due(entry: Entry, now: float) -> bool:
     """Whether a lease is to be extended: a third is over, and its deadline has not passed."""
     return entry.deadline > now and entry.deadline - now <= entry.visibility_timeout * 2 / 3
+
+
+def _is_silent(entry: Entry, now: float, seconds: float) -> bool:
+    """Whether nothing was heard of a lease for so long; its deadline tells when the last answer was asked for."""
+    return entry.deadline > now and own_deadline(now, entry.visibility_timeout) - entry.deadline >= seconds
 
 
 def _is_overdue(entry: Entry, now: float) -> bool:
