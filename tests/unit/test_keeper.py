@@ -6,6 +6,7 @@ import pytest
 
 from tenure.broker import EndedAs, Extended
 from tenure.clock import own_deadline
+from tenure.message import Settlement
 from tenure.worker.keeper import (
     LISTEN_PERIOD,
     LISTEN_RATE,
@@ -77,6 +78,19 @@ def test_short_leases_are_looked_at_more_often() -> None:
     assert rig.keeper.turn() == pytest.approx(0.1)
     rig.hold(2, deadline=1000.01, vt=0.01)
     assert rig.keeper.turn() == 0.02
+
+
+def test_nothing_is_extended_beyond_the_time_limit_and_what_is_allowed_for_it() -> None:
+    rig = Rig()
+    late = Watched(rig.table, overtime=5.0)
+    rig.keeper.forget(rig.watched)
+    rig.keeper.watch(late)
+    place = rig.hold(deadline=1030.0)
+    rig.table.wills.write(place, receipt(), 1020.0, Settlement(receipt(), "retry"))
+    assert rig.at(1012.0) == [receipt()]
+    assert rig.at(1024.9) == [receipt()]
+    assert rig.at(1025.0) == []
+    assert rig.at(1053.0) == []
 
 
 def test_what_is_settling_is_extended_too_and_what_is_over_is_not() -> None:

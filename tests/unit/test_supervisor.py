@@ -33,7 +33,7 @@ class FakeChild:
         self.pid = 4711
         self.how: str | None = None
         self.left = self.deaf = self.failed = self.killed_by_us = self.killed = self.drained = self.closed = False
-        self.ready = self.worn = self.resting = False
+        self.ready = self.worn = self.resting = self.overran = False
         self.makes_room = 0
         self.replaces: FakeChild | None = None
         self.reports: list[dict[str, Any]] = []

@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Iterable, Sequence
 
-from tenure.broker import EndedAs
-from tenure.worker.counts import Counts, counts_of_bye
+from tenure.broker import EndedAs, Settled
+from tenure.worker import overruns
+from tenure.worker.counts import Counts, counts_of_bye, counts_of_settled
 from tenure.worker.handle import Handle
 from tenure.worker.keeper import Farewell
 
@@ -30,17 +31,25 @@ class Accounts:
             counts = counts + child.table.counts()
         return counts
 
-    def bury(self, child: Handle, how: str) -> None:
-        """Count what a process that is gone had counted, and note what is to be said for it."""
+    def bury(self, child: Handle, how: str, now: float) -> None:
+        """Count what a process that is gone had counted, and note what is to be said for it; `now` by the boot clock.
+
+        Of a process that was ended on purpose, jobs whose time limit is over have used up an attempt; the others are
+        given back.
+        """
         settling = child.table.unanswered()
         held = any(child.table.entries())
+        wills = overruns.wills(child.table, now) if child.killed_by_us else []
         self._add(child.table.recover())
         if child.left:
             return
         then = "its jobs are given back" if held else "it held no job"
         if child.killed_by_us:
             logger.warning("process %d did not finish in time and was stopped; %s", child.pid, then)
-            self._words.append(Farewell(child.session, "left", "grace time over", settling, self._told, held))
+            cause = overruns.CAUSE if child.overran else "grace time over"
+            farewell = Farewell(child.session, "left", cause, settling, self._told, held)
+            farewell.wills, farewell.settled = wills, self._settled
+            self._words.append(farewell)
         else:
             logger.error("process %d ended (%s); %s", child.pid, how, then)
             self._words.append(Farewell(child.session, "lost", how, settling, self._told, held))
@@ -56,6 +65,10 @@ class Accounts:
     def _told(self, ended: Sequence[EndedAs]) -> None:
         """Count what the answer to a bye tells (in the keeper's thread)."""
         self._add(counts_of_bye(ended))
+
+    def _settled(self, answers: Sequence[Settled]) -> None:
+        """Count the answers to the settlements that were sent in the place of a process (in the keeper's thread)."""
+        self._add(counts_of_settled(answers))
 
     def _add(self, counts: Counts) -> None:
         with self._lock:

@@ -70,6 +70,14 @@ def counter_of(settled: Settled) -> int:
     return NAMES.index(_BY_ANSWER.get(settled.answer, "dropped"))
 
 
+def counts_of_settled(answers: Sequence[Settled]) -> Counts:
+    """Count the answers to settlements that the supervisor has sent."""
+    sums = dict.fromkeys(NAMES, 0)
+    for answer in answers:
+        sums[NAMES[counter_of(answer)]] += 1
+    return Counts(**sums)
+
+
 _WORKERS_WORD = ("done", "retried", "released", "dead", "cancelled")
 
 

@@ -14,6 +14,9 @@ from tenure.worker.keeper import Watched
 from tenure.worker.options import ChildOptions, WorkerOptions, new_session
 from tenure.worker.table import Table
 
+LAST_OVERTIME = 5.0
+"""Seconds for which a lease is kept beyond the time at which a job over its time limit costs its process."""
+
 _BLOCKED = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1}
 
 
@@ -29,6 +32,8 @@ class Handle:
         self.left = False
         self.stopped = False
         self.killed_by_us = False
+        self.overran = False
+        """It was ended because a job in it went on after its time limit."""
         self.failed = False
         """It has reported why it cannot work."""
         self.ready = False
@@ -40,7 +45,8 @@ class Handle:
         self._leaving = False
         self.replaces: Handle | None = None
         """The worn process whose slots this one takes over, as they become free."""
-        self.watched = Watched(self.table, lambda: self.stopped, (options.threads, options.async_slots))
+        slots = options.threads, options.async_slots
+        self.watched = Watched(self.table, lambda: self.stopped, slots, 2 * options.grace + LAST_OVERTIME)
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)

@@ -6,10 +6,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, NamedTuple
 
-from tenure.broker import EndedAs, Extend, Extended, Keeper
+from tenure.broker import EndedAs, Extend, Extended, Keeper, Settled
 from tenure.clock import Clock, own_deadline
+from tenure.message import Settlement
 from tenure.retry import reconnect_delay
 from tenure.worker.patience import Patience
 from tenure.worker.table import HELD, LOST, Entry, Table
@@ -45,6 +47,8 @@ class Watched:
     stopped: Callable[[], bool] = lambda: False
     slots: tuple[int, int] = (0, 0)
     """How many slots it has, for plain functions and for coroutines."""
+    overtime: float = inf
+    """Seconds for which a lease is extended after the time limit of its job."""
 
 
 @dataclass(eq=False)
@@ -58,6 +62,9 @@ class Farewell:
     answered: Callable[[list[EndedAs]], None]
     held: bool = True
     """Whether it may hold any job, or has an unanswered settlement."""
+    wills: Sequence[Settlement] = ()
+    """What is to be said before it of jobs that the process was ended for; `settled` gets the answers."""
+    settled: Callable[[list[Settled]], None] = lambda answers: None
     tries: int = field(default=0)
     next_at: float = field(default=0.0)
 
@@ -166,7 +173,7 @@ class LeaseKeeper:
                 overdue.update(entry.receipt for entry in entries if _is_overdue(entry, now))
                 free.append(_free_slots(watched, entries))
                 if not watched.stopped():
-                    found += [(watched, entry) for entry in entries]
+                    found += [(watched, entry) for entry in entries if now < entry.limit + watched.overtime]
             due = self._due(found, now)
             _tell_free(self._watched, free)
         self._warn(overdue)
@@ -217,6 +224,9 @@ class LeaseKeeper:
 
     def _say_bye(self, farewell: Farewell, now: float) -> None:
         try:
+            if farewell.wills:
+                farewell.settled(self._keeper.settle(farewell.session, farewell.wills))
+                farewell.wills = ()
             ended = self._keeper.bye(farewell.session, farewell.end, farewell.cause, farewell.settling)
         except Exception as error:
             farewell.tries += 1

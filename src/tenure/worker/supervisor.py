@@ -20,7 +20,7 @@ from typing import Any
 from tenure.broker import Broker
 from tenure.brokers import connect
 from tenure.clock import SystemClock
-from tenure.worker import logs, succession
+from tenure.worker import logs, overruns, succession
 from tenure.worker.accounts import Accounts
 from tenure.worker.commands import ONE_SIGNAL
 from tenure.worker.counts import Counts
@@ -80,7 +80,7 @@ class Supervisor:
         with self._signals():
             self._start_child()
             while not self._finished():
-                for key, _ in self._selector.select(self._timeout()):
+                for key, _ in self._selector.select(self._until_next_look()):
                     self._on_event(key.data)
                 self._on_time()
         self._end()
@@ -129,12 +129,24 @@ class Supervisor:
         now = self._clock.boot()
         if now >= self._kill_at:
             self._stop_children(now)
+        self._end_overruns(now)
         for _ in range(self._missing()):
             if self._restarts.due(now):
                 self._start_child()
         self._replacing = succession.make_room(self._children)
         if self._health is not None:
             self._check(self._health)
+
+    def _end_overruns(self, now: float) -> None:
+        """Replace or end the processes in which a job goes on after its time limit."""
+        for child in self._children:
+            verdict = overruns.judge(child.table.entries(), now, self._options.grace)
+            if verdict == "end":
+                child.killed_by_us = child.overran = True
+                child.kill()
+            elif verdict == "replace" and not child.worn:
+                child.worn = True
+                logger.warning("process %d is replaced: a job goes on after its time limit", child.pid)
 
     def _check(self, health: Health) -> None:
         """Look how each process is, for whoever asks."""
@@ -165,6 +177,13 @@ class Supervisor:
         self._kill_at = now + BYE_TIME if waiting else float("inf")
         if waiting:
             self._give_up_at = max(self._give_up_at, self._kill_at + BYE_TIME)
+
+    def _until_next_look(self) -> float | None:
+        """Return the seconds until something is to be done, or time limits are to be looked at."""
+        seconds = self._timeout()
+        if not self._children:
+            return seconds
+        return overruns.LOOK_PERIOD if seconds is None else min(seconds, overruns.LOOK_PERIOD)
 
     def _timeout(self) -> float | None:
         """Return the seconds until something is to be done without an event; None: nothing is."""
@@ -274,11 +293,11 @@ class Supervisor:
             self._never_ready(how)
         else:
             self._keeper.forget(child.watched)
-            self._accounts.bury(child, how)
+            self._accounts.bury(child, how, self._clock.boot())
             self._say_last_words()
         child.close()
         self._empty_since = self._clock.boot()
-        if not (child.worn and child.left):
+        if not child.overran and not (child.worn and child.left):
             self._restarts.ended(child.started_at, self._clock.boot(), child.failed)
 
     def _never_ready(self, how: str) -> None:

@@ -116,7 +116,7 @@ class Worker:
         name_jobs()
         line = self._app.broker.keeper()
         keeper = LeaseKeeper(line, self._clock, random.random)
-        keeper.watch(Watched(table))
+        keeper.watch(Watched(table, overtime=self._grace))
         self._keeping = _thread("tenure-keeper", keeper.run)
         if health is not None:
             health.ask(self._app.broker.keeper())
