@@ -82,6 +82,8 @@ def test_it_tells_its_health_while_it_runs(caplog: pytest.LogCaptureFixture) -> 
     told: list[object] = []
 
     def ask() -> None:
+        if told:  # it may take once more before it stops
+            return
         url = caplog.messages[0].split()[2]
         try:
             with urlopen(url.replace("/live", "/ready")) as answer:
