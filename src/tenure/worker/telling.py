@@ -52,6 +52,8 @@ class Events:
 
     def answered(self, finished: Finished, answer: Settled) -> None:
         """The broker has said what became of a hand-out."""
+        if not self._wanted:
+            return
         name = _NAMES[NAMES[counter_of(answer)]] if answer.answer == "ok" else "lease.lost"
         if name not in self._wanted:
             return
