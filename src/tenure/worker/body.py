@@ -34,13 +34,9 @@ class Body:
 
     def __call__(self, call: Call) -> Any:
         app = self._app
-        self._started(call.context)
-        if call.context.headers:
-            set_again(call.context.headers, app.carried, app.enums)
-        if not app.layers:
-            return self._function(call)
-        around = around_coroutine if call.task.is_async else around_function
-        return around(app.layers, call.context, partial(self._function, call))
+        if app.layers or app.subscribers or call.task.recipes or call.context.headers:
+            return self._surrounded(call)
+        return function_of(call)
 
     def close(self, loop: Loop | None) -> None:
         """Close what the jobs of this process had open; an error is logged."""
@@ -52,6 +48,13 @@ class Body:
                 loop.call(closing)
         except BaseException:
             logger.exception("a dependency of this process could not be closed")
+
+    def _surrounded(self, call: Call) -> Any:
+        app = self._app
+        self._started(call.context)
+        set_again(call.context.headers, app.carried, app.enums)
+        around = around_coroutine if call.task.is_async else around_function
+        return around(app.layers, call.context, partial(self._function, call))
 
     def _function(self, call: Call) -> Any:
         recipes, is_async = call.task.recipes, call.task.is_async
