@@ -14,8 +14,8 @@ PREFIX = "TENURE_"
 
 OF_APP = ("broker", "add_timeout", "visibility_timeout", "pool_size", "compress_over")
 OF_WORKER = (
-    "queues", "processes", "threads", "async_slots", "name", "grace", "max_jobs_per_process", "max_memory_per_process",
-    "health", "counts_file", "log_level", "log_format",
+    "queues", "processes", "threads", "async_slots", "name", "isolate", "grace", "max_jobs_per_process",
+    "max_memory_per_process", "health", "counts_file", "log_level", "log_format",
 )  # fmt: skip
 OF_SERVER = (
     "listen", "data", "durability", "result_ttl", "key_window", "max_body", "max_line", "max_connections",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -72,6 +73,32 @@ def test_those_that_no_exception_reaches_cost_their_processes_after_the_grace_ti
         assert again > LIMIT + grace
         recovered("a function that cannot be ended runs again after limit and grace", again, LIMIT + grace + 1.5)
     bare.check(limits.app.counts)
+
+
+def test_isolated_jobs_are_ended_with_their_processes_near_the_limit_and_alone(bare: Stage) -> None:
+    _start(bare, "--processes", "2", "--isolate")
+    stuck: list[Job[Any]] = [task.delay() for task in (limits.sleeps, limits.reads, limits.hogs, limits.blocks)]
+    others = [limits.awaits.delay(), limits.cleans_up.delay()]
+    quick = [limits.quick.delay(number) for number in range(10)]
+    _wait_dead(bare, len(stuck) + 1, 40)
+    assert others[1].result(timeout=10) == "attempt 2"
+    assert [job.result(timeout=10) for job in quick] == list(range(10))
+    for job in (*stuck, others[0]):
+        _is_dead_of_it(bare, job, 2)
+        for one in bare.job(job.id)["handouts"]:
+            took = (one["end_at"] - one["begin_at"]) / 1000
+            assert took >= LIMIT
+            recovered("an isolated function that cannot be ended is ended", took, LIMIT + OVERRUN_AFTER)
+    totals = bare.check(limits.app.counts)["totals"]
+    assert (totals["handouts"]["lost"], totals["handouts"]["left"], totals["refused"]) == (0, 0, 0)
+    _is_one_at_a_time(bare)
+
+
+def _is_one_at_a_time(stage: Stage) -> None:
+    """Hold the executions of each process against each other, whatever their jobs."""
+    for pid in {one.pid for one in stage.executions()}:
+        runs = [one for one in stage.executions() if one.pid == pid]
+        assert all(earlier.last <= later.start for earlier, later in pairwise(runs))
 
 
 def test_other_jobs_of_its_process_go_back_when_they_take_too_long(bare: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+from click.core import ParameterSource
 
 from tenure.cli.options import app_broker_option, log_level_option, seconds, size
 from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOptions, default_processes
@@ -31,6 +32,10 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
 @click.option(
     "--async-slots", type=click.IntRange(1, 10_000), default=DEFAULT_ASYNC_SLOTS, show_default=True, metavar="N",
     help="How many coroutines (async def tasks) each process runs at once.",
+)  # fmt: skip
+@click.option(
+    "--isolate", is_flag=True,
+    help="One slot a process: a job that goes on after its time limit is ended with its process, at once and alone.",
 )  # fmt: skip
 @click.option("--name", metavar="TEXT", help="The worker's label in the record.  [default: host-pid]")
 @click.option(
@@ -69,6 +74,7 @@ def worker(
     processes: int,
     threads: int,
     async_slots: int,
+    isolate: bool,
     name: str | None,
     grace: float,
     visibility_timeout: float | None,
@@ -86,12 +92,15 @@ def worker(
     """
     from tenure.worker.supervisor import run_supervisor
 
+    if isolate:
+        _refuse_slots()
     options = WorkerOptions(
         app=app,
         broker=broker,
         processes=processes,
-        threads=threads,
-        async_slots=async_slots,
+        threads=1 if isolate else threads,
+        async_slots=1 if isolate else async_slots,
+        isolate=isolate,
         queues=_names(queues),
         name=name,
         grace=grace,
@@ -113,6 +122,15 @@ def _names(queues: str | None) -> tuple[str, ...] | None:
     if not names:
         raise click.BadParameter("names no queue; write for example --queues default,mail", param_hint="--queues")
     return names
+
+
+def _refuse_slots() -> None:
+    """Raise UsageError where the same command line asks for several slots a process."""
+    context = click.get_current_context()
+    for name in ("threads", "async_slots"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(f"--isolate means one slot a process: leave out {option}, or give --processes")
 
 
 def _visibility_timeout(timeout: float | None) -> float | None:

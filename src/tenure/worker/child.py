@@ -106,6 +106,7 @@ class ChildProcess:
             visibility_timeout=(
                 app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
             ),
+            isolate=options.isolate,
             limits=self._limits,
             worn=lambda why: report(options.reports_fd, worn=why),
             started_at=options.started_at,

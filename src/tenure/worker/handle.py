@@ -25,7 +25,8 @@ class Handle:
 
     def __init__(self, options: WorkerOptions, broker: str | None, name: str, started_at: float) -> None:
         self.session = new_session()
-        self.table = Table.create(options.threads + options.async_slots)
+        slots = (1, 1) if options.isolate else (options.threads, options.async_slots)
+        self.table = Table.create(sum(slots))
         self.started_at = started_at
         self.since = started_at
         """When it began what it does now: to start, or to take jobs."""
@@ -45,8 +46,8 @@ class Handle:
         self._leaving = False
         self.replaces: Handle | None = None
         """The worn process whose slots this one takes over, as they become free."""
-        slots = options.threads, options.async_slots
-        self.watched = Watched(self.table, lambda: self.stopped, slots, 2 * options.grace + LAST_OVERTIME)
+        overtime = 2 * options.grace + LAST_OVERTIME
+        self.watched = Watched(self.table, lambda: self.stopped, slots, overtime, alone=options.isolate)
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)
@@ -56,8 +57,8 @@ class Handle:
         child = ChildOptions(
             app=options.app,
             broker=broker,
-            threads=options.threads,
-            async_slots=options.async_slots,
+            threads=slots[0],
+            async_slots=slots[1],
             queues=options.queues,
             name=name,
             session=self.session,
@@ -72,6 +73,7 @@ class Handle:
             started_at=started_at,
             max_jobs=options.max_jobs,
             max_memory=options.max_memory,
+            isolate=options.isolate,
         )
         try:
             self._process = _spawn(child)

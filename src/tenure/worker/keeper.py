@@ -49,6 +49,8 @@ class Watched:
     """How many slots it has, for plain functions and for coroutines."""
     overtime: float = inf
     """Seconds for which a lease is extended after the time limit of its job."""
+    alone: bool = False
+    """Whether it runs one job at a time, of whichever kind."""
 
 
 @dataclass(eq=False)
@@ -268,6 +270,8 @@ def _free_slots(watched: Watched, entries: Sequence[Entry]) -> tuple[int, int]:
     if watched.stopped():
         return 0, 0
     held = [entry.kind for entry in entries if entry.stage == HELD]
+    if watched.alone and held:
+        return 0, 0
     sync, coroutines = watched.slots
     return max(0, sync - held.count(0)), max(0, coroutines - held.count(1))
 

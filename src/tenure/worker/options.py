@@ -40,7 +40,7 @@ class WorkerOptions:
 
     `app` is `module` or `module:name`.  What is None is the app's or the machine's own.  `counts_file` gets the
     counts as JSON at the end and on SIGUSR1.  `max_jobs` and `max_memory` (bytes) are one process's, which is replaced
-    then.  `health` is HOST:PORT to answer at.
+    then.  `health` is HOST:PORT to answer at.  `isolate`: each process runs one job at a time.
     """
 
     app: str
@@ -58,6 +58,7 @@ class WorkerOptions:
     max_jobs: int | None = None
     max_memory: int | None = None
     health: str | None = None
+    isolate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class ChildOptions:
     max_jobs: int | None = None
     max_memory: int | None = None
     log_format: str = "text"
+    isolate: bool = False
 
     def to_json(self) -> str:
         """Return the options as one argument of a command line."""

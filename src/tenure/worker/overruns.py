@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from tenure.message import Settlement
+from tenure.worker.interrupts import OVERRUN_AFTER
+from tenure.worker.options import WorkerOptions
 from tenure.worker.table import HELD, Entry, Table
 
 logger = logging.getLogger("tenure.worker")
@@ -14,27 +16,40 @@ logger = logging.getLogger("tenure.worker")
 LOOK_PERIOD = 1.0
 """Seconds between two looks at the jobs of processes with several slots, which have the grace time to end."""
 
+ISOLATED_LOOK_PERIOD = 0.1
+"""The same for processes with one job at a time, which have no more than a moment."""
+
 CAUSE = "another job of its process went on after its time limit"
 
 Verdict = Literal["none", "replace", "end"]
 
 
-def judge(entries: Iterable[Entry], now: float, grace: float) -> Verdict:
-    """Return what is to become of a process with these entries: it is replaced when one is late by the `grace` time.
+def patience(options: WorkerOptions) -> float:
+    """Return for how many seconds a job may go on after its time limit before its process is no longer spared."""
+    return OVERRUN_AFTER if options.isolate else options.grace
 
-    It is ended once all its other jobs have ended, or one grace time later at the latest.
+
+def look_period(options: WorkerOptions) -> float:
+    """Return the seconds between two looks."""
+    return ISOLATED_LOOK_PERIOD if options.isolate else LOOK_PERIOD
+
+
+def judge(entries: Iterable[Entry], now: float, patience: float) -> Verdict:
+    """Return what is to become of a process with these entries: it is replaced when one is late by its `patience`.
+
+    It is ended once all its other jobs have ended, or at the latest when that is over a second time.
     """
     late, others = 0, 0
-    latest = now
+    first = now
     for entry in entries:
-        if entry.stage == HELD and entry.limit + grace <= now:
+        if entry.stage == HELD and entry.limit + patience <= now:
             late += 1
-            latest = min(latest, entry.limit)
+            first = min(first, entry.limit)
         else:
             others += 1
     if not late:
         return "none"
-    return "replace" if others and now < latest + 2 * grace else "end"
+    return "replace" if others and now < first + 2 * patience else "end"
 
 
 def wills(table: Table, now: float) -> list[Settlement]:

@@ -24,21 +24,30 @@ class FreeSlots:
     """Counts the free slots of each kind; used by the taker's thread alone, but for `needs`.
 
     A queue is asked for only while a slot of each kind that its tasks need is free, and for no more jobs than the
-    scarcest of these kinds has: whatever comes can start at once, and nothing is hoarded.
+    scarcest of these kinds has: whatever comes can start at once, and nothing is hoarded.  `alone`: a job takes a slot
+    of either kind, so that there is one at a time.
     """
 
-    def __init__(self, counts: tuple[int, int], kinds_of_queues: Mapping[str, frozenset[int]]) -> None:
+    def __init__(
+        self, counts: tuple[int, int], kinds_of_queues: Mapping[str, frozenset[int]], alone: bool = False
+    ) -> None:
+        self._alone = alone
         self._free = list(counts)
         self._kinds = dict(kinds_of_queues)
         self._all = frozenset[int]().union(*self._kinds.values()) or frozenset({SYNC})
 
     def took(self, kind: int) -> None:
         """A slot of this kind has begun a job."""
-        self._free[kind] -= 1
+        for one in self._taken_by(kind):
+            self._free[one] -= 1
 
     def gave_back(self, kind: int) -> None:
         """A slot of this kind has ended its job."""
-        self._free[kind] += 1
+        for one in self._taken_by(kind):
+            self._free[one] += 1
+
+    def _taken_by(self, kind: int) -> tuple[int, ...]:
+        return (SYNC, ASYNC) if self._alone else (kind,)
 
     def is_surprised_by(self, queue: str, kind: int) -> bool:
         """Whether a job of this kind has come from a queue where none was looked for, and no slot is free for it.

@@ -58,6 +58,7 @@ class Services:
         async_slots: int,
         grace: float,
         visibility_timeout: float,
+        isolate: bool = False,
         limits: Limits | None = None,
         worn: Callable[[str], None] = lambda why: None,
         started_at: float = 0.0,
@@ -83,6 +84,7 @@ class Services:
             loop=self._loop,
             coroutines=async_slots,
             queues=kinds_of_queues(queues, app.tasks),
+            alone=isolate,
         )
         room: Callable[[float], Room] = self._slots.free
         deliver = self._slots.deliver

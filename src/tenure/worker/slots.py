@@ -50,6 +50,7 @@ class Slots:
 
     `settle` takes a `Finished`.  `free` and `deliver` belong to the taker's thread.  `count` are the threads;
     `coroutines` are the places in `loop`, where there is one.  `queues` says which kinds each queue's jobs need.
+    `alone`: there is one slot of each kind and one job at a time, and the supervisor ends the process for an overrun.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Slots:
         loop: Loop | None = None,
         coroutines: int = 0,
         queues: Mapping[str, frozenset[int]] | None = None,
+        alone: bool = False,
     ) -> None:
         self._table = table
         self._executor = executor
@@ -73,7 +75,8 @@ class Slots:
         self._work: SimpleQueue[Held | None] = SimpleQueue()
         self._freed: SimpleQueue[int] = SimpleQueue()
         self._counts = (count, coroutines)
-        self._free = FreeSlots(self._counts, queues or {})
+        self._free = FreeSlots(self._counts, queues or {}, alone)
+        self._alone = alone
         self._loop = loop
         self._draining = threading.Event()
         self._interrupted = False
@@ -163,7 +166,8 @@ class Slots:
     def _has_free(self, kinds: frozenset[int]) -> bool:
         """Whether a slot of each of these kinds is free in this process, or in one other."""
         table = self._table
-        if all(self._counts[kind] > table.held(kind) for kind in kinds):
+        busy = self._alone and any(table.held(kind) for kind in (SYNC, ASYNC))
+        if not busy and all(self._counts[kind] > table.held(kind) for kind in kinds):
             return True
         return table.free_elsewhere(PAIR if len(kinds) > 1 else next(iter(kinds))) > 0
 
@@ -266,6 +270,8 @@ class Slots:
 
     def _replace(self, lane: int, receipt: bytes) -> bool:
         """Give the slot of a function that has overrun to other jobs (in the thread that has ended it)."""
+        if self._alone:
+            return False
         if lane == self._counts[SYNC]:
             self._overrun_coroutines.add(receipt)
             self._freed.put(ASYNC)

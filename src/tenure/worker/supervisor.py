@@ -140,7 +140,7 @@ class Supervisor:
     def _end_overruns(self, now: float) -> None:
         """Replace or end the processes in which a job goes on after its time limit."""
         for child in self._children:
-            verdict = overruns.judge(child.table.entries(), now, self._options.grace)
+            verdict = overruns.judge(child.table.entries(), now, overruns.patience(self._options))
             if verdict == "end":
                 child.killed_by_us = child.overran = True
                 child.kill()
@@ -183,7 +183,8 @@ class Supervisor:
         seconds = self._timeout()
         if not self._children:
             return seconds
-        return overruns.LOOK_PERIOD if seconds is None else min(seconds, overruns.LOOK_PERIOD)
+        look_period = overruns.look_period(self._options)
+        return look_period if seconds is None else min(seconds, look_period)
 
     def _timeout(self) -> float | None:
         """Return the seconds until something is to be done without an event; None: nothing is."""
