@@ -108,6 +108,9 @@ CancelAnswer = Literal["cancelled", "asked", "already done", "already dead", "al
 """What becomes of a wish to cancel: the job never runs; it runs, and is told; or it had ended before."""
 
 
+QueueVerb = Literal["pause", "resume", "close", "open"]
+
+
 class Consumer(Protocol):
     """One worker process's line to the broker; `take` and `settle` are called from different threads."""
 
@@ -185,6 +188,12 @@ class Admin(Protocol):
 
     def cancel(self, id: str, terminate: bool = False) -> CancelAnswer:
         """Cancel a job; one that runs is told, and with `terminate` ended from outside.  Raises JobNotFound."""
+
+    def switch(self, verb: QueueVerb, queue: str) -> str:
+        """Pause, resume, close or open a queue; returns what it is then.  Raises QueueNotFound."""
+
+    def purge_queue(self, queue: str) -> int:
+        """Cancel what waits in a queue; returns how many jobs that were.  Raises QueueNotFound."""
 
 
 class Broker(Protocol):

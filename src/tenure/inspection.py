@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from math import isfinite, isnan
 from typing import Any
 
 from tenure import codec
-from tenure.broker import Admin
+from tenure.broker import Admin, CancelAnswer, QueueVerb
 from tenure.brokers import connect
 from tenure.config import find_broker
 from tenure.context import unpack_progress
-from tenure.errors import ConfigError, DecodeError, JobNotFound
+from tenure.errors import ConfigError, DecodeError, JobNotFound, QueueNotFound
+from tenure.names import shown
 from tenure.outcome import Failure, escape
 
 PAGE = 200
@@ -33,7 +35,7 @@ class Inspection:
         return self._admin.record(verify)
 
     def queues(self) -> list[dict[str, Any]]:
-        """Each queue's sizes, and how many takes wait for its jobs."""
+        """Each queue's sizes, how many takes wait for its jobs, whether it is paused or closed, and unknown tasks."""
         return self._admin.queues()
 
     def job(self, id: str) -> dict[str, Any]:
@@ -61,9 +63,53 @@ class Inspection:
         """Put a dead job back; returns what became of it (`ready`, or `already STATE`).  Raises JobNotFound."""
         return _known(id, self._admin.requeue(id))
 
+    def cancel(self, id: str, *, terminate: bool = False) -> CancelAnswer:
+        """Say that a job is not wanted any more; see `tenure.Job.cancel`.  Raises JobNotFound."""
+        return self._admin.cancel(id, terminate)
+
     def purge(self, id: str) -> str:
         """Take a dead job off the list for good; returns `purged` or `already STATE`.  Raises JobNotFound."""
         return _known(id, self._admin.purge(id))
+
+    def pause_queue(self, queue: str) -> str:
+        """Have nothing of a queue handed out any more; returns `paused`.  Raises QueueNotFound."""
+        return self._switch("pause", queue)
+
+    def resume_queue(self, queue: str) -> str:
+        """Have the jobs of a queue handed out again; returns `resumed`.  Raises QueueNotFound."""
+        return self._switch("resume", queue)
+
+    def close_queue(self, queue: str) -> str:
+        """Have adds to a queue refused with QueueClosed; returns `closed`.  Raises QueueNotFound."""
+        return self._switch("close", queue)
+
+    def open_queue(self, queue: str) -> str:
+        """Have adds to a queue taken again; returns `open`.  Raises QueueNotFound."""
+        return self._switch("open", queue)
+
+    def purge_queue(self, queue: str) -> int:
+        """Cancel all jobs that wait in a queue; returns how many they were.  Raises QueueNotFound."""
+        try:
+            return self._admin.purge_queue(queue)
+        except QueueNotFound as error:
+            raise self._with_hint(error, queue) from None
+
+    def waiting_in(self, queue: str) -> int:
+        """How many jobs wait in a queue, ready or for their time.  Raises QueueNotFound."""
+        for row in self.queues():
+            if row["name"] == queue:
+                return int(row["ready"] + row["scheduled"])
+        raise self._with_hint(QueueNotFound(f"no queue {shown(queue)} is known here; the first job makes it"), queue)
+
+    def _switch(self, verb: QueueVerb, queue: str) -> str:
+        try:
+            return self._admin.switch(verb, queue)
+        except QueueNotFound as error:
+            raise self._with_hint(error, queue) from None
+
+    def _with_hint(self, error: QueueNotFound, queue: str) -> QueueNotFound:
+        close = get_close_matches(queue, [row["name"] for row in self.queues()], 1)
+        return QueueNotFound(f"{error}. Did you mean {shown(close[0])}?") if close else error
 
 
 @contextmanager

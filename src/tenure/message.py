@@ -88,7 +88,8 @@ class Delivery:
 
     `receipt` names the hand-out (job id, a colon, hand-out number).  `fence` is that number, which only grows for
     a job.  `attempt` counts from 1.  `deadline` is this process's own limit for the work, in seconds of
-    `clock.boot()`; it ends before the server's lease does.  `visibility_timeout` is seconds.
+    `clock.boot()`; it ends before the server's lease does.  `visibility_timeout` is seconds.  `start_by` is the latest
+    moment at which the function may start, on the same clock; None: there is none.
     """
 
     message: Message | Raw
@@ -98,6 +99,7 @@ class Delivery:
     losses: int
     visibility_timeout: float
     deadline: float
+    start_by: float | None = None
 
 
 Verb = Literal["done", "retry", "release", "dead", "cancel"]

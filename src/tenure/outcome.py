@@ -149,6 +149,10 @@ class TimedOut:
     failure: Failure
 
 
+NO_TASK = "this worker has no task "
+"""What a job is given back with whose task its worker does not know; the task's name follows."""
+
+
 @dataclass(frozen=True, slots=True)
 class UnknownTask:
     """This worker has no task of that name; another one may."""

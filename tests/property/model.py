@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tenure.engine.adding import AddAnswer, Conflict, Created, Exists
+from tenure.engine.adding import AddAnswer, Closed, Conflict, Created, Exists
 from tenure.engine.core import Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, Job, Settle, Take
+from tenure.wire.commands import Add, Bye, ExtendItem, Job, QueueVerb, Settle, Take
 
 FLOOR_MS = 600_000
 REPEATED = {
@@ -82,17 +82,21 @@ class Model:
         self.sessions: dict[bytes, ModelSession] = {}
         self.queues: dict[str, Counter[str]] = {}
         self.workers: dict[str, Counter[str]] = {}
+        self.paused: set[str] = set()
+        self.closed: set[str] = set()
 
     def count(self, queue: str, **changes: int) -> None:
         self.queues.setdefault(queue, Counter()).update(changes)
 
     # -- adds -----------------------------------------------------------------------------------------------------
 
-    def add(self, a: Add) -> AddAnswer:
+    def add(self, a: Add, *, then: bool = False) -> AddAnswer:
         if a.id in self.jobs:
             return Created(a.id)
         if a.id in self.aliases:
             return Exists(a.id, self.aliases[a.id][0])
+        if a.queue in self.closed and not then:
+            return Closed(a.id)
         key = a.key if a.key is not None else a.id.hex()
         holder = self.holder(a.task, key)
         if holder is not None and holder[1] != a.fingerprint:
@@ -153,7 +157,9 @@ class Model:
         return found
 
     def line(self, queue: str) -> list[ModelJob]:
-        """What waits in a queue, in the order in which it has to be handed out."""
+        """What waits in a queue, in the order in which it has to be handed out; nothing while it is paused."""
+        if queue in self.paused:
+            return []
         waiting = [job for job in self.jobs.values() if job.state == "ready" and job.add.queue == queue]
         return sorted(waiting, key=lambda job: (-job.add.priority, job.place))
 
@@ -178,12 +184,19 @@ class Model:
             job = self.jobs[id]
             assert job.add.queue in t.queues
             assert job.state == "ready"
-            assert job.expires is not None
-            assert job.expires <= self.wall
-            job.state, job.expired, job.ended_at, job.reason = "dead", True, self.wall, "expired"
-            self.free_key(job)
+            assert self.is_late(job)
+            self.end_waiting(job, "dead", "expired")
         for given_job in jobs:
             self.hand_out(session, worker, t, given_job)
+
+    def is_late(self, job: ModelJob) -> bool:
+        """Whether a job that waits must not start any more."""
+        return job.state in ("scheduled", "ready") and job.expires is not None and job.expires <= self.wall
+
+    def end_waiting(self, job: ModelJob, state: str, reason: str) -> None:
+        job.state, job.expired, job.ended_at, job.reason = state, state == "dead", self.wall, reason
+        job.run_at = None
+        self.free_key(job)
 
     def hand_out(self, session: bytes, worker: str, t: Take, given: Job) -> None:
         job = self.jobs[given.id]
@@ -242,9 +255,9 @@ class Model:
         if handout.how is None:
             if not mine:
                 return SettleAnswer("gone")
-            return SettleAnswer("ok", self.settle_now(job, s), tuple(self.add(a) for a in s.then))
+            return SettleAnswer("ok", self.settle_now(job, s), tuple(self.add(a, then=True) for a in s.then))
         if mine and handout.how in REPEATED[s.verb]:
-            return SettleAnswer("ok", REPEATED[s.verb][handout.how], tuple(self.add(a) for a in s.then))
+            return SettleAnswer("ok", REPEATED[s.verb][handout.how], tuple(self.add(a, then=True) for a in s.then))
         if s.verb == "release":
             return SettleAnswer("lost")
         if not handout.late:
@@ -304,8 +317,7 @@ class Model:
         if job is None:
             return None
         if job.state in ("scheduled", "ready"):
-            job.state, job.ended_at, job.run_at = "cancelled", self.wall, None
-            self.free_key(job)
+            self.end_waiting(job, "cancelled", "cancelled")
             return "cancelled"
         if job.state != "running":
             return "already dead" if job.state == "purged" else f"already {job.state}"
@@ -337,6 +349,25 @@ class Model:
         job.state, job.ended_at, job.expired = "purged", self.wall, False
         return "purged"
 
+    def switch(self, verb: QueueVerb, queue: str) -> str | None:
+        if queue not in self.queues:
+            return None
+        stopped = self.paused if verb in ("pause", "resume") else self.closed
+        (stopped.add if verb in ("pause", "close") else stopped.discard)(queue)
+        return {"pause": "paused", "resume": "resumed", "close": "closed", "open": "open"}[verb]
+
+    def purge_queue(self, queue: str, after: bytes | None) -> tuple[int, None] | None:
+        if queue not in self.queues:
+            return None
+        waiting = [
+            job
+            for id, job in self.jobs.items()
+            if id > (after or b"") and job.add.queue == queue and job.state in ("scheduled", "ready")
+        ]
+        for job in waiting:
+            self.end_waiting(job, "cancelled", "purged from its queue")
+        return len(waiting), None
+
     # -- time -----------------------------------------------------------------------------------------------------
 
     def promote(self) -> int:
@@ -345,6 +376,12 @@ class Model:
             self.place += 1
             job.state, job.place, job.run_at = "ready", self.place, None
         return len(due)
+
+    def expire(self) -> int:
+        late = [job for job in self.jobs.values() if self.is_late(job)]
+        for job in late:
+            self.end_waiting(job, "dead", "expired")
+        return len(late)
 
     def run_out(self, before: float) -> int:
         over = [job for job in self.jobs.values() if job.running is not None and job.running.end <= before]

@@ -18,7 +18,19 @@ from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
 from tenure.engine.settling import SettleAnswer
 from tenure.engine.store import DbError
-from tenure.wire.commands import Add, Bye, CancelJob, Extend, ExtendItem, Purge, Requeue, Settle, Take
+from tenure.wire.commands import (
+    Add,
+    Bye,
+    CancelJob,
+    Extend,
+    ExtendItem,
+    Purge,
+    PurgeQueue,
+    Requeue,
+    Settle,
+    Switch,
+    Take,
+)  # fmt: skip
 from tests.property import moves
 from tests.property.model import FLOOR_MS, Model
 
@@ -32,16 +44,17 @@ STEPS = [
     *["take"] * 2,
     *["settle"] * 7,
     *["extend", "bye", "cancel_job", "requeue", "requeue", "purge"],
+    *["switch", "purge_queue"],
     *["again"] * 5,
     *["failing_turn"] * 3,
     *["kill", "restart", "forget_session"],
     *["time_passes"] * 3,
     *["leases_run_out"] * 2,
-    *["renew_leases", "sweep", "sweep"],
+    *["renew_leases", "sweep", "sweep", "expire"],
     *["the_books_match_a_fresh_start", "a_job_is_shown"],
 ]
 """What may happen in a step; what stands here more often happens more often."""
-Line = Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge
+Line = Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Switch | PurgeQueue
 Sent = tuple[bytes, Line]
 """A line and the session on whose connection it was sent."""
 
@@ -115,6 +128,11 @@ class EngineMachine(RuleBasedStateMachine):
                 answer, expected = engine.requeue(line.id, wall), model.requeue(line.id)
             case Purge():
                 answer, expected = engine.purge(line.id, wall), model.purge(line.id)
+            case Switch():
+                answer, expected = engine.switch(line.verb, line.queue), model.switch(line.verb, line.queue)
+            case PurgeQueue():
+                answer = engine.purge_queue(line.queue, line.after, wall)
+                expected = model.purge_queue(line.queue, line.after)
             case Take():
                 return self.carry_out_take(session, line)
         assert answer == expected, line
@@ -268,6 +286,16 @@ class EngineMachine(RuleBasedStateMachine):
     def purge(self, data: st.DataObject) -> None:
         self.send(KEEPER, Purge(self.pick_dead(data)))
 
+    def switch(self, data: st.DataObject) -> None:
+        """Mostly a queue is let go on, so that it is not stopped for most of the time."""
+        verb: Any = data.draw(st.sampled_from(["pause", "close", "resume", "open", "resume", "open"]))
+        self.send(KEEPER, Switch(verb, data.draw(st.sampled_from(QUEUES))))
+
+    def purge_queue(self, data: st.DataObject) -> None:
+        from_first: bool = data.draw(st.booleans())
+        after = None if from_first else self.pick_job(data)
+        self.send(KEEPER, PurgeQueue(data.draw(st.sampled_from(QUEUES)), after))
+
     # -- rules: what goes wrong -----------------------------------------------------------------------------------
 
     def again(self, data: st.DataObject) -> None:
@@ -378,6 +406,11 @@ class EngineMachine(RuleBasedStateMachine):
     def renew_leases(self, data: st.DataObject) -> None:
         self.engine.renew_leases(self.mono)
         self.model.renew()
+
+    def expire(self, data: st.DataObject) -> None:
+        assert self.engine.expire(self.wall) == self.model.expire()
+        assert not self.engine.late
+        self.engine.commit()
 
     def sweep(self, data: st.DataObject) -> None:
         """A whole pass; only what is old may go, and nothing in the first ten minutes after a start."""

@@ -22,11 +22,13 @@ from tenure.wire.commands import (
     Hello,
     Job,
     Purge,
+    PurgeQueue,
     Report,
     Requeue,
     Settle,
     Show,
     StateLine,
+    Switch,
     Take,
     Wait,
 )
@@ -139,6 +141,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(CancelJob, ids, st.booleans()),
     st.builds(Requeue, ids),
     st.builds(Purge, ids),
+    st.builds(Switch, st.sampled_from(["pause", "resume", "close", "open"]), names),
+    st.builds(PurgeQueue, names, st.none() | ids),
     st.builds(Show, ids),
     st.builds(Browse, st.none() | names, st.integers(0, 1000), st.none() | ids),
     st.builds(Wait, millis, st.lists(ids, min_size=1, max_size=4).map(tuple)),
@@ -170,6 +174,10 @@ def line(command: Command) -> bytes:
             return encode.requeue(command.id.hex())
         case Purge():
             return encode.purge(command.id.hex())
+        case Switch():
+            return encode.switch(command.verb, command.queue)
+        case PurgeQueue():
+            return encode.purge_queue(command.queue, None if command.after is None else command.after.hex())
         case Show():
             return encode.show(command.id.hex())
         case Browse():

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from tenure.broker import CancelAnswer
-from tenure.cli import jobs, record
+from tenure.broker import CancelAnswer, QueueVerb
+from tenure.cli import jobs, queues, record
 from tenure.cli.main import COMMANDS, cli, main
 from tenure.codec import pack_failure
-from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict
+from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict, QueueNotFound
 from tenure.inspection import Inspection
 from tenure.outcome import Failure, Link
 
@@ -63,6 +63,7 @@ class MemoryAdmin:
         self.differences: list[str] = []
         self.conflicts: dict[str, str] = {}
         self.gone_for = ""
+        self.flags: dict[str, Any] = {"paused": False, "closed": False, "unknown_tasks": {}}
 
     def record(self, verify: bool = False) -> dict[str, Any]:
         if not verify:
@@ -70,7 +71,7 @@ class MemoryAdmin:
         return {"record": self.ledger, "verified": not self.differences, "differences": self.differences}
 
     def queues(self) -> list[dict[str, Any]]:
-        return [{"name": name, "waiting": 2, **tally} for name, tally in self.ledger["queues"].items()]  # type: ignore[attr-defined]
+        return [{"name": name, "waiting": 2, **self.flags, **tally} for name, tally in self.ledger["queues"].items()]  # type: ignore[attr-defined]
 
     def job(self, id: str) -> dict[str, Any] | None:
         return copy.deepcopy(self.jobs.get(id))
@@ -94,7 +95,17 @@ class MemoryAdmin:
             raise JobNotFound(f"no job {id} is known here")
         return cast("CancelAnswer", self._move(id, "cancelled"))
 
-    def close(self) -> None: ...
+    def switch(self, verb: QueueVerb, queue: str) -> str:
+        self._check(queue)
+        return {"pause": "paused", "resume": "resumed", "close": "closed", "open": "open"}[verb]
+
+    def purge_queue(self, queue: str) -> int:
+        self._check(queue)
+        return 12
+
+    def _check(self, queue: str) -> None:
+        if queue not in self.ledger["queues"]:  # type: ignore[operator]
+            raise QueueNotFound(f"no queue {queue!r} is known here")
 
     def _move(self, id: str, state: str) -> str:
         if id not in self.jobs:
@@ -121,7 +132,7 @@ def run(admin: MemoryAdmin, monkeypatch: pytest.MonkeyPatch) -> Run:
     def inspect(broker: str | None = None) -> Iterator[Inspection]:
         yield Inspection(admin)
 
-    for module in (jobs, record):
+    for module in (jobs, queues, record):
         monkeypatch.setattr(module, "inspect", inspect)
 
     def invoke(*args: str, code: int = 0) -> Result:
@@ -157,6 +168,47 @@ def test_a_record_that_does_not_verify_ends_with_1(run: Run, admin: MemoryAdmin)
 
 def test_json_of_a_record_is_the_record(run: Run, admin: MemoryAdmin) -> None:
     assert json.loads(run("record", "--json").output) == admin.ledger
+
+
+def test_a_stopped_queue_and_tasks_that_nobody_knows_are_shown(run: Run, admin: MemoryAdmin) -> None:
+    assert "stopped" not in run("queues").output
+    admin.flags |= {"paused": True, "closed": True, "unknown_tasks": {"shop.mail": 3, "shop.a": 1}}
+    shown = run("queues").output
+    assert "paused, closed" in shown
+    assert "shop.a (1), shop.mail (3)" in shown
+    assert json.loads(run("queues", "--json").output)[0]["unknown_tasks"] == {"shop.a": 1, "shop.mail": 3}
+
+
+def test_queues_are_stopped_and_let_go_on(run: Run) -> None:
+    name = "[red]default"
+    assert run("pause", name).output == f"{name}: paused\n"
+    assert run("resume", name, name).output == f"{name}: resumed\n"
+    assert run("close", name).output == f"{name}: closed\n"
+    assert json.loads(run("open", name, "--json").output) == {name: "open"}
+
+
+def test_a_queue_that_is_not_there_is_named_with_one_that_is_like_it(run: Run) -> None:
+    for verb in ("pause", "purge"):
+        assert "Did you mean '[red]default'?" in str(run(verb, "[red]defualt", code=1).exception)
+    assert "Did you mean" in str(run("purge", "[red]defualt", "--dry-run", code=1).exception)
+    assert "Did you mean" not in str(run("close", "other", code=1).exception)
+
+
+def test_a_queue_is_purged(run: Run, admin: MemoryAdmin) -> None:
+    name = "[red]default"
+    admin.ledger["queues"][name] |= {"ready": 3, "scheduled": 4}  # type: ignore[index]
+    assert run("purge", name, "--dry-run").output == f"{name}: 7 jobs would be cancelled\n"
+    assert run("purge", name).output == f"{name}: 12 jobs cancelled\n"
+    assert json.loads(run("purge", name, "--json").output) == {"queue": name, "jobs": 12, "dry_run": False}
+
+
+def test_jobs_are_cancelled(run: Run, admin: MemoryAdmin) -> None:
+    assert run("cancel", ID).output == f"{ID}  cancelled\n"
+    assert run("cancel", ID, "--terminate").output == f"{ID}  already cancelled\n"
+    admin.jobs[OTHER]["state"] = "done"
+    shown = run("cancel", OTHER, "f" * 32, code=1).output
+    assert f"{OTHER}  already done" in shown
+    assert "no job ffff" in shown
 
 
 def test_queues(run: Run, admin: MemoryAdmin) -> None:
@@ -265,7 +317,7 @@ def test_errors_of_ours_become_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
     def fails(*args: object) -> None:
         raise BrokerUnavailable("nobody is there")
 
-    monkeypatch.setattr(jobs, "inspect", fails)
+    monkeypatch.setattr(queues, "inspect", fails)
     with pytest.raises(SystemExit) as ended:
         main(["queues"])
     assert ended.value.code == 1

@@ -93,6 +93,8 @@ def waiting(drive: Driver) -> None:
     drive.add(later=True)
     drive.engine.promote(WALL + 5_000)
     drive.clear()
+    drive.add(later=True, expires=500)
+    drive.engine.expire(WALL + 5_000)
     drive.add(expires=0)
     take = Take(drive.takes + 1, 1, 0, 30_000, ("q",))
     drive.engine.take(b"e" * 16, "w", take, arrived=MONO, wall=WALL + 5_000, mono=MONO, final=True)

@@ -18,6 +18,7 @@ MADE: dict[str, tuple[Any, ...]] = {
     "ServerError": ("storage", "full"),
     "DecodeError": ("newer", 2),
     "NoSpace": ("the job was not added", "id"),
+    "QueueClosed": ("the job was not added", "id"),
     "Retry": (3.0, "soon"),
     "Snooze": (3.0, "later"),
     "Discard": ("not wanted",),

@@ -265,7 +265,10 @@ def _asked(connection: Connection, ids: Sequence[str], seconds: float) -> Iterab
 
 
 class MemoryLine(Line):
-    """A line whose writing and arrival are one moment, however long it had to wait for its turn."""
+    """A line whose writing and arrival are one moment, however long it had to wait for its turn.
+
+    The calendar is looked at with each exchange: a test may have moved it, or let it stand.
+    """
 
     def exchange(self, data: bytes, answers: int, wait: float = 0.0) -> tuple[float, list[Reply]]:
         """Return when `data` arrived, and the answers; raises ConnectionError."""
@@ -273,4 +276,5 @@ class MemoryLine(Line):
             connection = self._ready()
             replies: list[Reply] = []
             connection.exchange(data, answers, wait + self._read_limit, replies)
+            self.epoch = self._boot() - self._wall()
             return connection.used_at, replies

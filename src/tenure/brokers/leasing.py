@@ -36,10 +36,13 @@ class Line:
     def __init__(self, open: Callable[[], Connection], clock: Clock, read_limit: float) -> None:
         self._open = open
         self._boot = clock.boot
+        self._wall = clock.wall
         self._read_limit = read_limit
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         self._closing = threading.Event()
+        self.epoch = 0.0
+        """When the server's calendar began, in seconds of the own boot clock: what it says in dates is told by that."""
 
     def exchange(self, data: bytes, answers: int, wait: float = 0.0) -> tuple[float, list[Reply]]:
         """Write `data` and return when (own clock, right before the write) and the answers; raises ConnectionError.
@@ -62,6 +65,7 @@ class Line:
             # The old one is closed first: a line is never on its way over two connections that are both open.
             self.drop()
             connection = self._connection = self._open()
+            self.epoch = self._boot() - connection.welcome.time / 1000
             if self._closing.is_set():  # by another thread, which found no connection to interrupt
                 self.drop()
                 raise ConnectionError("this line to the broker is closed")
@@ -113,7 +117,7 @@ class ServerConsumer:
         jobs = self._jobs(reply)
         self._pending = None
         self._number += 1
-        return [_delivery(job, sent_at) for job in jobs]
+        return [_delivery(job, sent_at, self._taking.epoch) for job in jobs]
 
     def _jobs(self, reply: Reply) -> list[Job]:
         """Read a take's answer; what is no answer to this take breaks the exchange, and the line stays pending."""
@@ -200,7 +204,7 @@ class ServerKeeper:
         self._line.close()
 
 
-def _delivery(job: Job, sent_at: float) -> Delivery:
+def _delivery(job: Job, sent_at: float, epoch: float) -> Delivery:
     """Make a job line a delivery; a body that does not decode becomes a Raw."""
     id = job.id.hex()
     return Delivery(
@@ -211,7 +215,13 @@ def _delivery(job: Job, sent_at: float) -> Delivery:
         losses=job.losses,
         visibility_timeout=job.vt / 1000,
         deadline=own_deadline(sent_at, job.hold / 1000),
+        start_by=None if job.expires is None else _start_by(epoch + job.expires / 1000, sent_at),
     )
+
+
+def _start_by(moment: float, sent_at: float) -> float | None:
+    """Return the latest start, unless the server's clock was set meanwhile: it hands out nothing that is too late."""
+    return moment if moment > sent_at else None
 
 
 def _message(id: str, job: Job) -> Message | Raw:

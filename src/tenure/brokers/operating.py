@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Protocol, cast
 
-from tenure.broker import CancelAnswer
+from tenure.broker import CancelAnswer, QueueVerb
 from tenure.brokers.pool import Pool
-from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, ServerError
+from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, QueueNotFound, ServerError
+from tenure.names import shown
 from tenure.wire import encode
 from tenure.wire.replies import Reply, error_of
 
@@ -94,6 +95,21 @@ class ServerAdmin:
         """Cancel a job: `cancelled`, `asked` when it runs, or `already STATE`."""
         return cast("CancelAnswer", self._word(encode.cancel_job(id, terminate), id))
 
+    def switch(self, verb: QueueVerb, queue: str) -> str:
+        """Pause, resume, close or open a queue: `paused`, `resumed`, `closed` or `open`."""
+        return self._queue_words(encode.switch(verb, queue), queue)[0]
+
+    def purge_queue(self, queue: str) -> int:
+        """Cancel what waits in a queue, a bounded number a line; what comes meanwhile may be among it."""
+        count = 0
+        after: str | None = None
+        while True:
+            cancelled, going_on = self._queue_words(encode.purge_queue(queue, after), queue)
+            count += int(cancelled)
+            if going_on == "-":
+                return count
+            after = going_on
+
     def _ask(self, data: bytes, wait: float = 0.0) -> Reply:
         """Return the answer, which may take `wait` seconds to make; a connection that broke is made anew once."""
         try:
@@ -118,6 +134,15 @@ class ServerAdmin:
         if type(found) is not kind:
             raise ProtocolError(f"the server's JSON is a {type(found).__name__}, not a {kind.__name__}")
         return found
+
+    def _queue_words(self, data: bytes, queue: str) -> list[str]:
+        line = self._ask(data).line
+        if line.startswith(b"ok "):
+            return line[3:].decode("ascii", "replace").split(" ")
+        error = error_of(line)
+        if isinstance(error, ServerError) and error.code == "unknown":
+            raise QueueNotFound(f"no queue {shown(queue)} is known here; the first job makes it")
+        raise error
 
     def _word(self, data: bytes, id: str) -> str:
         line = self._ask(data).line

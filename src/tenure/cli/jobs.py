@@ -1,4 +1,4 @@
-"""`tenure queues`, `tenure job` and `tenure dead`."""
+"""`tenure job`, `tenure cancel` and `tenure dead`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -40,24 +41,6 @@ def job_id(value: str) -> str:
 
 
 @click.command()
-@broker_option
-@json_option
-def queues(broker: str | None, as_json: bool) -> None:
-    """List the queues and how many jobs wait in each."""
-    with inspect(broker) as inspection:
-        rows = inspection.queues()
-    if as_json:
-        print_json(rows)
-        return
-    columns = ("ready", "scheduled", "running", "dead", "done", "added")
-    _print_rows(
-        ("queue", *columns, "waiting workers"),
-        [(row["name"], *(row[column] for column in columns), row["waiting"]) for row in rows],
-        "no queue yet: the first job makes it",
-    )
-
-
-@click.command()
 @click.argument("id", type=job_id)
 @broker_option
 @json_option
@@ -69,6 +52,23 @@ def job(id: str, broker: str | None, as_json: bool) -> None:
         print_json(found)
     else:
         _print_job(found)
+
+
+@click.command()
+@click.argument("ids", nargs=-1, required=True, type=job_id, metavar="ID...")
+@broker_option
+@json_option
+@click.option("--terminate", is_flag=True, help="End it where it runs, as by its time limit.")
+def cancel(ids: tuple[str, ...], broker: str | None, as_json: bool, terminate: bool) -> None:
+    """Cancel jobs that are not wanted any more.
+
+    One that waits never runs.  One that runs is asked to stop: its task finds `ctx.cancelled` set about a second later.
+    """
+    with inspect(broker) as inspection:
+        outcomes = {id: _outcome(partial(Inspection.cancel, terminate=terminate), inspection, id) for id in ids}
+    _print_outcomes(outcomes, as_json)
+    if not {*outcomes.values()} <= {"cancelled", "asked", "already cancelled"}:
+        sys.exit(1)
 
 
 @click.group()
@@ -262,10 +262,3 @@ def _when(milliseconds: int | None) -> str:
     except (OverflowError, ValueError, OSError):  # a date beyond the calendar
         return f"{milliseconds} ms since 1970"
     return moment.isoformat(sep=" ", timespec="milliseconds")
-
-
-def _print_rows(columns: tuple[str, ...], rows: list[tuple[Any, ...]], nothing: str) -> None:
-    if rows:
-        print_table(columns, rows)
-    else:
-        click.echo(nothing)

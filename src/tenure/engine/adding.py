@@ -41,11 +41,22 @@ class Full(NamedTuple):
     wanted: int
 
 
-AddAnswer = Created | Exists | Conflict | Full
+class Closed(NamedTuple):
+    """The queue takes no new jobs; nothing was stored."""
+
+    id: bytes
 
 
-def add_if_room(core: Core, a: Add, wall: int) -> AddAnswer:
-    """Store a job unless that would eat into the reserve; a repeat of what is stored is answered all the same."""
+AddAnswer = Created | Exists | Conflict | Full | Closed
+
+
+def add_new(core: Core, a: Add, wall: int) -> AddAnswer:
+    """Store a job unless its queue is closed, or that would eat into the reserve.
+
+    A repeat of what is stored is answered all the same.
+    """
+    if a.queue in core.closed:
+        return _known(core, a) or Closed(a.id)
     space = core.space
     if space.refuses(len(a.body)):
         return _known(core, a) or Full(a.id, *space.missing(len(a.body)))

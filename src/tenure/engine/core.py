@@ -6,8 +6,9 @@ its counts, so that each transition stands in one place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tenure.engine.leases import Lease, LeaseBook
 from tenure.engine.ledger import Ledger
@@ -51,6 +52,16 @@ class Session:
 NEW_SESSION = Session()
 
 
+class Waiting(NamedTuple):
+    """A job that is scheduled or ready, as far as its end has to know it."""
+
+    id: bytes
+    queue: int
+    state: int
+    task: str
+    key: str | None
+
+
 class Core:
     """The shared state of the engine's parts."""
 
@@ -69,6 +80,8 @@ class Core:
         self.awaited: Mapping[bytes, object] = {}
         """Jobs that somebody waits for; only their ends are noted."""
         self.ended: set[bytes] = set()
+        self.late = False
+        """Jobs that are past their latest start may be left over; the next turn goes on with them."""
         self.load(mono)
 
     def load(self, mono: float) -> None:
@@ -86,8 +99,15 @@ class Core:
             self.sessions[session_id] = Session(max(known.answered, take), known.closed)
         self.aliases = self._count("SELECT count(*) FROM aliases")
         self.id_like_keys = self._count("SELECT count(*) FROM keys WHERE length(key) = 32")
+        self.late = False
+        self.read_switches()
         self.next_due: int | None = self._first("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
         self.wake_all()
+
+    def read_switches(self) -> None:
+        """Read from the rows which queues are paused, and which are closed."""
+        self.paused = {name for (name,) in self.store.rows("SELECT name FROM queues WHERE paused")}
+        self.closed = {name for (name,) in self.store.rows("SELECT name FROM queues WHERE closed")}
 
     def wake_all(self) -> None:
         """Have every parked take look again."""
@@ -147,6 +167,23 @@ class Core:
         """Note that a job has ended, if somebody waits for it."""
         if id in self.awaited:
             self.ended.add(id)
+
+    # -- the end of a job that waits -------------------------------------------------------------------------------
+
+    def end_waiting(self, jobs: Sequence[Waiting], state: int, reason: str, wall: int) -> None:
+        """Jobs that wait are dead, because they expired, or cancelled; their keys are free."""
+        if not jobs:
+            return
+        expired = state == DEAD
+        self.store.begin()
+        self.store.many(END_WAITING, [(state, expired, wall, reason, job.id) for job in jobs])
+        for job in jobs:
+            self.free_key(job.task, job.key)
+            self.note_end(job.id)
+            tally = self.ledger.queues[job.queue]
+            tally[STATE_NAMES[job.state]] -= 1
+            tally[STATE_NAMES[state]] += 1
+            tally["expired"] += expired
 
     # -- the end of a hand-out ------------------------------------------------------------------------------------
 
@@ -269,6 +306,8 @@ RUNNING_LEASES = """
            max_losses, big, cancel
     FROM jobs WHERE state = 3
 """
+
+END_WAITING = "UPDATE jobs SET state = ?, expired = ?, ended_at = ?, reason = ?, run_at = NULL WHERE id = ?"
 
 END_DONE = """
     UPDATE jobs SET state = 4, attempts = attempts + 1, ended_at = ?, end_at = ?, end_commit = ?, how = 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenure.engine import adding, operator, record, settling, sweep, taking, waiting
+from tenure.engine import adding, operator, queues, record, settling, sweep, taking, waiting
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.log import Log
@@ -17,7 +17,7 @@ from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.engine.space import RESERVE, Space
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, Settle, StateLine, Take
+from tenure.wire.commands import Add, Bye, ExtendItem, QueueVerb, Settle, StateLine, Take
 
 RUN_OUT_BATCH = 500
 """Leases that one turn ends at most: what arrives meanwhile waits for these only."""
@@ -52,8 +52,8 @@ class Engine:
     # -- the lines ------------------------------------------------------------------------------------------------
 
     def add(self, a: Add, wall: int) -> AddAnswer:
-        """Store a job once, if there is room; see `adding.add`."""
-        return adding.add_if_room(self._core, a, wall)
+        """Store a job once, if its queue is open and there is room; see `adding.add_new`."""
+        return adding.add_new(self._core, a, wall)
 
     def take(
         self, session: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float, final: bool
@@ -88,6 +88,26 @@ class Engine:
     def show(self, id: bytes) -> dict[str, Any] | None:
         """All that is known of a job."""
         return operator.show(self._core, id)
+
+    def switch(self, verb: QueueVerb, queue: str) -> str | None:
+        """Pause, resume, close or open a queue; the answer's word, None for a queue that is not there."""
+        return queues.switch(self._core, verb, queue)
+
+    def purge_queue(self, queue: str, after: bytes | None, wall: int) -> tuple[int, bytes | None] | None:
+        """Call off a part of what waits in a queue; see `queues.purge`."""
+        return queues.purge(self._core, queue, after, wall)
+
+    def is_paused(self, queue: str) -> bool:
+        """Whether nothing of this queue is handed out."""
+        return queue in self._core.paused
+
+    def is_closed_for_adds(self, queue: str) -> bool:
+        """Whether this queue takes no new jobs."""
+        return queue in self._core.closed
+
+    def unknown_tasks(self, wall: int) -> dict[str, dict[str, int]]:
+        """How many jobs of which tasks wait in each queue for a worker that knows them."""
+        return queues.unknown_tasks(self._core, wall)
 
     def browse_dead(self, queue: str | None, limit: int, after: bytes | None) -> list[dict[str, Any]]:
         """Dead jobs in the order of their ids."""
@@ -146,6 +166,15 @@ class Engine:
         """Give every running lease its full time again: the server was not answering."""
         self._core.leases.renew_all(mono)
 
+    def expire(self, wall: int) -> int:
+        """End jobs that wait past their latest start, a bounded number a call; returns how many."""
+        return sweep.expire(self._core, wall)
+
+    @property
+    def late(self) -> bool:
+        """Whether there are more jobs past their latest start than one call ends."""
+        return self._core.late
+
     def sweep(self, wall: int, mono: float) -> int:
         """One small step of removing what has been kept long enough."""
         return self._sweeper.step(wall, mono)
@@ -172,9 +201,11 @@ class Engine:
         return woken
 
     def has_ready(self, queue: str) -> bool:
-        """Whether a job waits in this queue."""
+        """Whether a job waits in this queue that may be handed out."""
         id = self._store.queue_ids.get(queue)
-        return id is not None and id in self._core.ledger.queues and self._core.ledger.queues[id]["ready"] > 0
+        if id is None or id not in self._core.ledger.queues or queue in self._core.paused:
+            return False
+        return self._core.ledger.queues[id]["ready"] > 0
 
     # -- room -----------------------------------------------------------------------------------------------------
 

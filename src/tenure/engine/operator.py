@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenure.engine.adding import hold_key, key_holder
-from tenure.engine.core import Core
+from tenure.engine.core import Core, Waiting
 from tenure.engine.states import CANCELLED, DEAD, HOW_NAMES, PURGED, READY, RUNNING, SCHEDULED, STATE_NAMES
 from tenure.engine.waiting import jobs_of
 
@@ -21,13 +21,7 @@ def cancel_job(core: Core, id: bytes, terminate: bool, wall: int) -> str | None:
         return None
     state, queue, task, key, asked = row
     if state in (SCHEDULED, READY):
-        core.store.begin()
-        core.store.execute(CANCEL_WAITING, (wall, id))
-        core.free_key(task, key)
-        core.note_end(id)
-        tally = core.ledger.queues[queue]
-        tally[STATE_NAMES[state]] -= 1
-        tally["cancelled"] += 1
+        core.end_waiting([Waiting(id, queue, state, task, key)], CANCELLED, "cancelled", wall)
         return "cancelled"
     if state != RUNNING:
         return f"already {STATE_NAMES[DEAD if state == PURGED else state]}"
@@ -163,8 +157,6 @@ SHOWN = (
 HANDOUT = """
     number, session, worker, take, hold_vt, begin_at, begin_commit, end_at, end_commit, how, late, cause, error
 """
-
-CANCEL_WAITING = f"UPDATE jobs SET state = {CANCELLED}, ended_at = ?, reason = 'cancelled', run_at = NULL WHERE id = ?"
 
 REQUEUE = f"""
     UPDATE jobs SET state = {READY}, place = ?, attempts = 0, losses = 0, ended_at = NULL, reason = NULL, expired = 0,

@@ -13,7 +13,12 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE queues (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE queues (
+    id     INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL UNIQUE,
+    paused INTEGER NOT NULL DEFAULT 0,      -- nothing of it is handed out
+    closed INTEGER NOT NULL DEFAULT 0       -- nothing new is added to it
+);
 CREATE TABLE workers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 
 CREATE TABLE jobs (
@@ -58,6 +63,7 @@ CREATE TABLE jobs (
 CREATE INDEX ready ON jobs (queue, priority DESC, place) WHERE state = 2;
 CREATE INDEX due ON jobs (run_at) WHERE state = 1;
 CREATE INDEX dead ON jobs (queue, id) WHERE state = 5;
+CREATE INDEX expiring ON jobs (expires) WHERE expires IS NOT NULL AND state IN (1, 2);
 
 CREATE TABLE bodies (job BLOB NOT NULL UNIQUE, body BLOB NOT NULL);
 

@@ -64,6 +64,7 @@ MOVES = (
     Move(None, READY, "added"),
     Move(None, SCHEDULED, "added for later"),
     Move(SCHEDULED, READY, "its time has come"),
+    Move(SCHEDULED, DEAD, "expired"),
     Move(SCHEDULED, CANCELLED, "called off"),
     Move(READY, RUNNING, "handed out to a worker"),
     Move(READY, DEAD, "expired"),
@@ -89,6 +90,9 @@ MOVES = (
     Move(PURGED, None, "kept long enough"),
 )
 """Every way from one state into another.  There is no other one: tests hold the engine to this table."""
+
+EXPIRED = "expired"
+"""The reason of a job that is dead because it did not start in time."""
 
 KEPT = 100
 """Earlier hand-outs of a job that stay, however old they are."""

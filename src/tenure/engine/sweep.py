@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tenure.engine.core import ID_DIGITS, Core
+from tenure.engine.core import ID_DIGITS, Core, Waiting
 from tenure.engine.history import Sums, add_sums, count_handouts, count_overlaps
-from tenure.engine.states import CANCELLED, DONE, PURGED, STATE_NAMES
+from tenure.engine.states import CANCELLED, DEAD, DONE, EXPIRED, PURGED, STATE_NAMES
 from tenure.wire.commands import FLOOR
 
 PROMOTE_BATCH = 2_000
+EXPIRE_BATCH = 2_000
 LOOK_BATCH = 2_000
 """Rows that one step of a sweep looks at."""
 REMOVE_BATCH = 500
@@ -42,6 +43,19 @@ def promote(core: Core, wall: int) -> int:
         core.store.many("UPDATE jobs SET state = 2, place = ?, run_at = NULL WHERE id = ?", updates)
     row = core.store.row("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
     core.next_due = row[0] if row else None
+    return len(rows)
+
+
+def expire(core: Core, wall: int) -> int:
+    """End jobs that wait past their latest start, a bounded number a call; returns how many.
+
+    A take does so too with those that it meets.  This is for queues that nobody takes from, and for whatever stands
+    where no take comes to.  `core.late` tells whether there may be more.
+    """
+    rows = core.store.rows(LATE_HEAD, (wall, EXPIRE_BATCH))
+    core.late = len(rows) == EXPIRE_BATCH
+    core.end_waiting([Waiting(*row) for row in rows], DEAD, EXPIRED, wall)
+    core.woken.update(core.store.queue_names[queue] for queue in {row[1] for row in rows})
     return len(rows)
 
 
@@ -175,6 +189,11 @@ class Sweeper:
 
 
 DUE_HEAD = "SELECT id, queue FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
+
+LATE_HEAD = """
+    SELECT id, queue, state, task, key FROM jobs INDEXED BY expiring
+    WHERE expires IS NOT NULL AND state IN (1, 2) AND expires <= ? ORDER BY expires LIMIT ?
+"""
 
 LOOK_AT_KEYS = "SELECT task, key, free_at FROM keys WHERE (task, key) > (?, ?) ORDER BY task, key LIMIT ?"
 LOOK_AT_ALIASES = "SELECT id, queue, at FROM aliases WHERE id > ? ORDER BY id LIMIT ?"

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from tenure.engine.core import Core
+from tenure.engine.core import Core, Waiting
 from tenure.engine.history import keep_handout
 from tenure.engine.leases import Lease
+from tenure.engine.states import DEAD, EXPIRED, READY
 from tenure.wire.commands import Job, Take
 
 TAKE_BYTES = 4 * 1024 * 1024
 """Bytes of bodies above which an answer gets no further job, so that one take cannot fill the memory of both ends."""
+
+LATE_BATCH = 2_000
+"""Jobs past their latest start that a take clears away at most; then it waits, and the next turn goes on with them."""
+
+LATE_LOOK = 200
+"""Rows that are read in one go where such jobs stand at the head of the line."""
 
 TakeAnswer = list[Job] | Literal["closed", "stale"] | None
 """Jobs (perhaps none), or why the number is not answered; None: nothing is there, the take may be parked."""
@@ -53,21 +60,44 @@ def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]
 def _grant(core: Core, session: bytes, worker: str, t: Take, arrived: float, wall: int, mono: float) -> list[Job]:
     jobs: list[Job] = []
     room = TAKE_BYTES
-    while len(jobs) < t.limit and room > 0:
+    cleared = 0
+    while len(jobs) < t.limit and room > 0 and cleared < LATE_BATCH:
         found = 0
         for queue, n in _shares(core, t.queues, t.limit - len(jobs)):
-            rows = core.store.rows(READY_HEAD, (queue, n))
+            rows = core.store.rows(READY_HEAD, (queue, n + LATE_LOOK if cleared else n))
+            found += len(rows)
+            rows, late = _in_time(core, rows, n, wall)
+            cleared += late
             granted = _hand_out(core, session, worker, t, rows, arrived, wall, mono, room)
             room -= sum([len(job.body) for job in granted])
             jobs += granted
-            found += len(rows)
         if not found:  # of the rows, not of the counts: those must not be able to keep the server busy for ever
             break
+    core.late = core.late or cleared >= LATE_BATCH
     return jobs
+
+
+def _in_time(core: Core, rows: list[tuple[Any, ...]], n: int, wall: int) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the first `n` of these rows that may still start, and how many before them may not; those end here."""
+    if all(row[2] is None for row in rows[:n]):
+        return rows[:n], 0
+    fresh: list[tuple[Any, ...]] = []
+    late: list[Waiting] = []
+    for row in rows:
+        if len(fresh) == n:
+            break
+        if row[2] is None or row[2] > wall:
+            fresh.append(row)
+        else:
+            late.append(Waiting(row[0], row[1], READY, row[5], row[6]))
+    core.end_waiting(late, DEAD, EXPIRED, wall)
+    return fresh, len(late)
 
 
 def _shares(core: Core, names: Sequence[str], limit: int) -> list[tuple[int, int]]:
     """How many jobs to take from which queue: one each in turn, the queue that was served longest ago first."""
+    if core.paused:
+        names = [name for name in names if name not in core.paused]
     if len(names) == 1:  # what most workers ask for
         id = core.store.queue_ids.get(names[0])
         ready = core.ledger.queues[id]["ready"] if id is not None and id in core.ledger.queues else 0
@@ -123,10 +153,7 @@ def _hand_out(
     for row in rows:
         if room <= 0:
             break
-        id, queue, expires, number = row[0], row[1], row[2], row[3]
-        if expires is not None and expires <= wall:
-            expire(core, id, queue, row, wall)
-            continue
+        id, queue, number = row[0], row[1], row[3]
         if number:
             keep_handout(core, id, queue, number, wall)
         vt = row[4] or t.vt
@@ -148,17 +175,6 @@ def _hand_out(
     if updates:
         tally["ready"] -= len(updates)
     return jobs
-
-
-def expire(core: Core, id: bytes, queue: int, row: tuple[Any, ...], wall: int) -> None:
-    """A waiting job is past its latest start: dead, its key free."""
-    core.store.execute(EXPIRE, (wall, id))
-    core.free_key(row[5], row[6])
-    core.note_end(id)
-    tally = core.ledger.queue(queue)
-    tally["ready"] -= 1
-    tally["dead"] += 1
-    tally["expired"] += 1
 
 
 def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
@@ -188,5 +204,3 @@ HAND_OUT = """
                     begin_commit = ?, end_at = NULL, end_commit = NULL, how = NULL, late = 0, cause = NULL, error = NULL
     WHERE id = ?
 """
-
-EXPIRE = "UPDATE jobs SET state = 5, expired = 1, ended_at = ?, reason = 'expired' WHERE id = ?"

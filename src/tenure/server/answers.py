@@ -6,7 +6,7 @@ from binascii import hexlify
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tenure.engine.adding import AddAnswer, Conflict, Created, Exists, Full
+from tenure.engine.adding import AddAnswer, Closed, Conflict, Created, Exists, Full
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.wire import encode
 from tenure.wire.commands import (
@@ -20,6 +20,7 @@ from tenure.wire.commands import (
 
 _ADDED = {Created: "created", Exists: "exists", Conflict: "conflict"}
 _CANCEL = ("", "/ask", "/terminate")
+_NO_QUEUE = encode.err("unknown", "no queue of this name; the first job makes it")
 _MIB = 1024 * 1024
 
 
@@ -55,6 +56,10 @@ class Answers:
             return b"ok %b exists\n" % answer.first.hex().encode()
         if isinstance(answer, Full):
             return encode.err("no-space", _no_space(answer))
+        if isinstance(answer, Closed):
+            return encode.err(
+                "queue-closed", "its queue takes no new jobs until somebody opens it (`tenure open QUEUE`)"
+            )
         return encode.err("key-conflict", f"{answer.first.hex()} holds this key with other arguments")
 
     def settle(self, answer: SettleAnswer) -> bytes:
@@ -84,3 +89,13 @@ class Answers:
         if isinstance(answer, bytes):
             return encode.err("key-conflict", f"{answer.hex()} holds this job's key now")
         return f"ok {answer}\n".encode()
+
+    def switch(self, word: str | None) -> bytes:
+        """The answer to pause, resume, close and open."""
+        return _NO_QUEUE if word is None else f"ok {word}\n".encode()
+
+    def purge_queue(self, answer: tuple[int, bytes | None] | None) -> bytes:
+        if answer is None:
+            return _NO_QUEUE
+        count, after = answer
+        return f"ok {count} {'-' if after is None else after.hex()}\n".encode()

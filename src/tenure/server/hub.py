@@ -33,10 +33,12 @@ from tenure.wire.commands import (
     Extend,
     Hello,
     Purge,
+    PurgeQueue,
     Report,
     Requeue,
     Settle,
     Show,
+    Switch,
     Take,
     Wait,
 )
@@ -47,6 +49,8 @@ TICK = 0.25
 LOOK_AGAIN = 0.005
 """Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
 SWEEP_PAUSE = 0.02
+EXPIRE_PERIOD = 0.5
+"""Seconds between two looks for jobs that wait past their latest start; takes look for themselves."""
 GIVE_UP = 3
 """Transactions in a row that the store may refuse before what would write is refused unasked."""
 REST = 0.5
@@ -85,7 +89,7 @@ class Hub:
         engine.renew_leases(mono)  # reading the file may have taken long
         self._run_out_before: float | None = None
         self._next_check = mono + 1.0
-        self._next_sweep = mono
+        self._next_sweep = self._next_expiry = mono
         self._apply_one: dict[type, Callable[[Connection, Any, float, int, float], bytes | None]] = {
             Hello: self._hello,
             Add: self._add,
@@ -96,6 +100,8 @@ class Hub:
             CancelJob: self._cancel_job,
             Requeue: self._requeue,
             Purge: self._purge,
+            Switch: self._switch,
+            PurgeQueue: self._purge_queue,
             Show: self._show,
             Browse: self._browse,
             Wait: self._wait,
@@ -266,6 +272,9 @@ class Hub:
         if deadline is not None and deadline <= mono:
             for parked in self._parking.over(mono):
                 self._answer_parked(parked, wall, mono, final=True)
+        if self._engine.late or mono >= self._next_expiry:
+            self._next_expiry = mono + EXPIRE_PERIOD  # as below
+            self._engine.expire(wall)
         if mono >= self._next_sweep:
             self._next_sweep = mono + 1.0  # also when the sweep fails: it must not fail every turn
             self._engine.sweep(wall, mono)
@@ -296,6 +305,8 @@ class Hub:
             return mono
         if self._failing or mono < self._rest_until:
             return wake  # what is due cannot be done now; no use in asking all the time
+        if self._engine.late:
+            return mono
         if self._run_out_before is not None:
             wake = mono + LOOK_AGAIN
         end, deadline, due = self._engine.next_lease_end(), self._parking.next_deadline(), self._engine.next_due()
@@ -434,6 +445,12 @@ class Hub:
     def _purge(self, connection: Connection, p: Purge, arrived: float, wall: int, mono: float) -> bytes:
         return self._answers.operator(self._engine.purge(p.id, wall))
 
+    def _switch(self, connection: Connection, s: Switch, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.switch(self._engine.switch(s.verb, s.queue))
+
+    def _purge_queue(self, connection: Connection, p: PurgeQueue, arrived: float, wall: int, mono: float) -> bytes:
+        return self._answers.purge_queue(self._engine.purge_queue(p.queue, p.after, wall))
+
     def _show(self, connection: Connection, s: Show, arrived: float, wall: int, mono: float) -> bytes:
         return self._reports.show(s)
 
@@ -444,7 +461,7 @@ class Hub:
         if r.what == "record":
             return self._reports.record()
         if r.what == "queues":
-            return self._reports.queues()
+            return self._reports.queues(wall)
         connection.busy = True
         self._questions.append(connection)
         return None

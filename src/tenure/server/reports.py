@@ -38,17 +38,21 @@ class Reports:
         """The record."""
         return as_json(self._engine.record())
 
-    def queues(self) -> bytes:
-        """Every queue with its sizes, and how many takes wait for it."""
+    def queues(self, wall: int) -> bytes:
+        """Every queue: its sizes, the takes that wait for it, whether it is stopped, tasks that its workers lack."""
         waiting = {name: len(self._parking.waiting(name)) for parked in self._parking for name in parked.take.queues}
         queues = self._engine.record()["queues"]
         names = sorted(queues.keys() | waiting.keys())
+        unknown = self._engine.unknown_tasks(wall)
         return as_json(
             [
                 {
                     "name": name,
                     **{size: queues.get(name, {}).get(size, 0) for size in _SIZES},
                     "waiting": waiting.get(name, 0),
+                    "paused": self._engine.is_paused(name),
+                    "closed": self._engine.is_closed_for_adds(name),
+                    "unknown_tasks": unknown.get(name, {}),
                 }
                 for name in names
             ]

@@ -12,6 +12,7 @@ from tenure.wire.commands import (
     Browse,
     Command,
     Hello,
+    PurgeQueue,
     Report,
     Show,
     Take,
@@ -19,8 +20,8 @@ from tenure.wire.commands import (
 )
 from tenure.wire.parse import CommandParser
 
-LONG = frozenset((Take, Wait, Show, Browse, Report))
-"""Lines whose answers may be a hundred thousand times as long as they are: a connection gets one of them a turn."""
+LONG = frozenset((Take, Wait, Show, Browse, Report, PurgeQueue))
+"""Lines that cost many times what others do, or whose answers are as long: a connection gets one of them a turn."""
 
 Arrived = tuple["Connection", Command, float]
 """A command, whose it is, and when it had been read (monotonic seconds)."""

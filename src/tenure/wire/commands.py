@@ -108,6 +108,23 @@ class Purge(NamedTuple):
     id: bytes
 
 
+QueueVerb = Literal["pause", "resume", "close", "open"]
+
+
+class Switch(NamedTuple):
+    """Stop a queue, or let it go on: what it hands out, or what it takes in."""
+
+    verb: QueueVerb
+    queue: str
+
+
+class PurgeQueue(NamedTuple):
+    """Call off what waits in a queue, from behind the job `after`."""
+
+    queue: str
+    after: bytes | None
+
+
 class Show(NamedTuple):
     id: bytes
 
@@ -143,7 +160,10 @@ class Bad(NamedTuple):
     fatal: bool = False
 
 
-Command = Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Show | Browse | Wait | Report | Bad
+Command = (
+    Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Switch | PurgeQueue | Show | Browse
+    | Wait | Report | Bad
+)  # fmt: skip
 
 
 class Job(NamedTuple):

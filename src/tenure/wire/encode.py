@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tenure.message import Message, Settlement, When
-from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE, PROTOCOL, Job, Role, StateLine
+from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE, PROTOCOL, Job, QueueVerb, Role, StateLine
 from tenure.wire.words import quote, quote_name
 
 _MAX_TEXT = 1_000
@@ -153,6 +153,16 @@ def requeue(id: str) -> bytes:
 def purge(id: str) -> bytes:
     """Take a dead job off the list for good."""
     return f"purge {id}\n".encode("ascii")
+
+
+def switch(verb: QueueVerb, queue: str) -> bytes:
+    """Pause, resume, close or open a queue."""
+    return f"{verb} {quote_name(queue)}\n".encode("ascii")
+
+
+def purge_queue(queue: str, after: str | None) -> bytes:
+    """Call off a part of what waits in a queue, from behind the job `after`."""
+    return f"purge-queue {quote_name(queue)} {after or '-'}\n".encode("ascii")
 
 
 def show(id: str) -> bytes:

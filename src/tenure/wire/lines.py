@@ -28,10 +28,12 @@ from tenure.wire.commands import (
     ExtendItem,
     Hello,
     Purge,
+    PurgeQueue,
     Report,
     Requeue,
     Settle,
     Show,
+    Switch,
     Take,
     Wait,
 )
@@ -371,6 +373,16 @@ def _cancel_job(text: str) -> Command:
     return CancelJob(_id(words[1]), len(words) == 3)
 
 
+def _switch(text: str) -> Command:
+    words = _words(text, 2, 2)
+    return Switch(words[0], _text(queue_name, words[1]))  # type: ignore[arg-type]  # the table below names it
+
+
+def _purge_queue(text: str) -> Command:
+    words = _words(text, 3, 3)
+    return PurgeQueue(_text(queue_name, words[1]), None if words[2] == "-" else _id(words[2]))
+
+
 def _browse(text: str) -> Command:
     words = _words(text, 5, 5)
     if words[1] != "dead":
@@ -400,6 +412,8 @@ _READERS: dict[str, Callable[[str], Command | Frame]] = {
     "cancel-job": _cancel_job,
     "requeue": lambda text: Requeue(_id(_words(text, 2, 2)[1])),
     "purge": lambda text: Purge(_id(_words(text, 2, 2)[1])),
+    **dict.fromkeys(("pause", "resume", "close", "open"), _switch),
+    "purge-queue": _purge_queue,
     "show": lambda text: Show(_id(_words(text, 2, 2)[1])),
     "browse": _browse,
     "wait": _wait,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tenure.errors import KeyConflict, MessageTooLarge, NoSpace, ProtocolError, ServerError, TenureError
+from tenure.errors import KeyConflict, MessageTooLarge, NoSpace, ProtocolError, QueueClosed, ServerError, TenureError
 from tenure.wire.commands import MAX_BODY, MAX_LINE, MAX_TAKE, Job, StateLine
 from tenure.wire.words import key_name, queue_name, task_name, unquote
 
@@ -125,6 +125,8 @@ def error_of(line: bytes, id: str = "", key: str = "", size: int = 0, limit: int
         return MessageTooLarge(id, size, limit)
     if code == "no-space" and id:
         return NoSpace(f"job {id} was not added: {text}", id)
+    if code == "queue-closed" and id:
+        return QueueClosed(f"job {id} was not added: {text}", id)
     return ServerError(code, text)
 
 
