@@ -8,11 +8,13 @@ TenureError
 |-- AddError                    one add was refused by the broker
 |   |-- KeyConflict             same key, other arguments
 |   |-- MessageTooLarge         above the broker's limit for a body
-|   `-- NoSpace                 the broker's disk has no room for further jobs
+|   |-- NoSpace                 the broker's disk has no room for further jobs
+|   `-- QueueClosed             an operator has closed the queue for new jobs
 |-- BrokerUnavailable           no confirmed answer in time (also ConnectionError)
 |-- ProtocolError               the other side spoke out of turn (also ConnectionError)
 |-- ServerError                 the server answered `err CODE TEXT`
 |-- DecodeError                 bytes that are no message (also ValueError)
+|-- QueueNotFound               no queue of that name (also LookupError)
 |-- NotInJob                    `current_job` read where no job runs (also RuntimeError)
 |-- JobControl                  raised by a task to say what becomes of its job
 |   |-- Retry                   again, counted as an attempt
@@ -143,6 +145,14 @@ class NoSpace(AddError):
 
     Trying again soon is of no use; somebody has to make room, after which adds are taken again by themselves.
     """
+
+
+class QueueClosed(AddError):
+    """The queue takes no new jobs until an operator opens it; those that are in it go on."""
+
+
+class QueueNotFound(TenureError, LookupError):
+    """No queue of that name is known; the first job makes it."""
 
 
 class BrokerUnavailable(TenureError, ConnectionError):

@@ -21,6 +21,7 @@ from tenure.errors import (
 )
 from tenure.message import DEFAULT_MAX_ATTEMPTS, Delivery, Settlement
 from tenure.outcome import (
+    NO_TASK,
     Broken,
     Died,
     Discarded,
@@ -266,7 +267,7 @@ def summary(failure: Failure) -> str:
 def _unrun(outcome: UnknownTask | Newer | Broken, delivery: Delivery) -> Settlement:
     match outcome:
         case UnknownTask(name):
-            return _release(delivery, f"this worker has no task {name}")
+            return _release(delivery, f"{NO_TASK}{name}")
         case Newer(version):
             return _release(delivery, f"the message is of version {version}, newer than this worker reads")
         case Broken(why):

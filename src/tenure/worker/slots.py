@@ -30,6 +30,7 @@ SUSPECT_LOSSES = 2
 """From this many losses on a job may be what kills its process, and is kept apart from others of the kind."""
 
 _SUSPECT_DELAY = 1.0
+_LATE_DELAY = 0.5
 _FULL_PAUSE = 0.02
 _ANSWER_PAUSE = 0.001
 _WAKE = -1
@@ -328,6 +329,11 @@ class Slots:
             # The server takes it back, or has done so: another worker may run it already.
             logger.debug("job %s came too late to be started", receipt)
             self._table.drop(held.place)
+            return None
+        start_by = held.delivery.start_by
+        if start_by is not None and start_by <= now:
+            # This process stood still.  The server, by its own clock, is the one to say that the job has expired.
+            self._give_back(held, "it could not start in time", _LATE_DELAY)
             return None
         if limit != inf:
             self._bequeath(held, limit)
