@@ -196,3 +196,8 @@ def test_a_worker_that_stood_still_for_two_leases(bare: Stage) -> None:
     # What stands still cannot look at its deadline; that is what `current_job.fence` is for.
     bare.check(leases.app.counts, frozen=child)
     assert still.counts["refused"] == len(jobs)
+    told = sorted((bare.place / "ends").read_text().splitlines())
+    (other,) = (worker.name for worker in bare.workers if worker is not still)
+    assert told == sorted(
+        f"{who} {what} {job.id}" for job in jobs for who, what in ((other, "job.done"), ("still", "lease.lost"))
+    )

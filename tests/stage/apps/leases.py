@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tenure import App, JobContext, current_job
+from tenure import App, Event, JobContext, current_job
 from tenure.clock import boot
 from tests.stage import marks
 from tests.stage.marks import BEAT, GO, marked
@@ -23,6 +23,13 @@ PERIOD = 0.1
 
 STEP = 0.01
 """Seconds between two marks: less than the time that a worker ends its tasks before another one has their jobs."""
+
+
+@app.on("job.done", "lease.lost")
+def told(event: Event) -> None:
+    """Keep what this process is told of the ends of its jobs."""
+    with (marks.folder() / "ends").open("a") as file:
+        file.write(f"{event.worker} {event.name} {event.job_id}\n")
 
 
 @app.task
