@@ -114,7 +114,6 @@ class Services:
 
     def start(self) -> None:
         """Start all threads."""
-        self._teller.start()
         self._events.worker("worker.started")
         self._interrupts.start()
         self._slots.start()

@@ -83,17 +83,15 @@ class Teller:
         self._clock = clock
         self._waiting: SimpleQueue[Event | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="tenure-events", daemon=True)
+        self._started = False
         self._lock = threading.Lock()
         self._left_out = 0
         self._warned_at = float("-inf")
 
-    def start(self) -> None:
-        """Start the thread, where the app has any subscribers."""
-        if self._app.subscribers:
-            self._thread.start()
-
     def put(self, event: Event) -> None:
         """Have an event told; where too many wait already it is left out, which is logged once a minute."""
+        if not self._started:
+            self._start()
         if self._waiting.qsize() < MAX_WAITING:
             self._waiting.put(event)
             return
@@ -108,12 +106,18 @@ class Teller:
 
     def close(self, seconds: float) -> None:
         """Let all that waits be told, for at most so many seconds."""
-        if not self._thread.is_alive():
+        if not self._started:
             return
         self._waiting.put(None)
         self._thread.join(seconds)
         if self._thread.is_alive():
             logger.error("a subscriber still runs, and %d events wait; they are left", self._waiting.qsize() - 1)
+
+    def _start(self) -> None:
+        with self._lock:
+            if not self._started:
+                self._thread.start()  # it may fail, and is tried again for the next event
+                self._started = True
 
     def _run(self) -> None:
         while (event := self._waiting.get()) is not None:
