@@ -31,6 +31,9 @@ class Hold(Protocol):
     def limit(self) -> float:
         """When the job's time limit is over, in seconds of the boot clock; infinite where it has none."""
 
+    def terminated(self) -> bool:
+        """Whether the job was cancelled, and is to be ended now."""
+
     def overrun(self) -> None:
         """Take note that the function goes on although it was ended."""
 
@@ -159,6 +162,10 @@ class TestHold:
     def limit(self) -> float:
         """There is none."""
         return inf
+
+    def terminated(self) -> bool:
+        """It is not."""
+        return False
 
     def overrun(self) -> None:
         """Do nothing: what is called in a test is not ended from outside."""

@@ -34,6 +34,7 @@ TenureError
 
 Interrupt                       ends a task from outside; a BaseException, so `except Exception` lets it through
 |-- LeaseLost                   another worker may hold this job by now
+|-- Terminated                  somebody has cancelled this job, and waits for no safe place
 `-- TimeLimitExceeded           the job has run longer than its time limit
 """
 
@@ -221,6 +222,16 @@ class LeaseLost(Interrupt):
     """
 
     def __init__(self, text: str = "another worker may hold this job by now") -> None:
+        super().__init__(text)
+
+
+class Terminated(Interrupt):
+    """Somebody has cancelled this job while it runs, by `cancel(terminate=True)`: clean up, and let it through.
+
+    Raised in the task; a coroutine is cancelled instead.  The job ends as cancelled, whatever the task still returns.
+    """
+
+    def __init__(self, text: str = "somebody has cancelled this job") -> None:
         super().__init__(text)
 
 

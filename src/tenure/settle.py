@@ -17,6 +17,7 @@ from tenure.errors import (
     LeaseLost,
     Retry,
     Snooze,
+    Terminated,
     TimeLimitExceeded,
 )
 from tenure.message import DEFAULT_MAX_ATTEMPTS, Delivery, Settlement
@@ -49,6 +50,9 @@ MAX_REASON_CHARS = 500
 
 TIMEOUT = "timeout"
 """How the reason of a hand-out begins that was ended by its time limit."""
+
+TERMINATED = "terminated: somebody has cancelled it while it ran"
+"""The reason of a job that was cancelled and ended from outside."""
 
 GAVE_UP = "gave up after"
 """How the reason of a job begins that is out of attempts."""
@@ -112,6 +116,8 @@ def ended_as(kind: type[Interrupt], error: BaseException | None, policy: Policy,
             return asked
     if kind is TimeLimitExceeded:
         return timed_out(timeout or 0.0, policy, error)
+    if kind is Terminated:
+        return Discarded(TERMINATED)
     return Interrupted(failure_from(kind() if error is None else error))
 
 

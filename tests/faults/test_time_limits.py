@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from tenure import Job, JobFailed
+from tenure import Job, JobCancelled, JobFailed
 from tenure.worker.interrupts import OVERRUN_AFTER
+from tenure.worker.keeper import LISTEN_PERIOD
 from tests.stage.apps import limits
 from tests.stage.figures import recovered
 from tests.stage.harness import Stage, Worker, wait_for
@@ -122,7 +124,7 @@ def test_overruns_leave_all_slots_free_whatever_they_end_in(bare: Stage) -> None
     worker = _start(bare, "--threads", "2")
     jobs = [limits.overruns.delay(number, 2.0) for number in range(count)]
     _wait_dead(bare, count, 40)
-    assert "goes on after its time limit" in worker.output
+    assert "goes on after it was ended" in worker.output
     held = [limits.holds.delay(number) for number in range(2)]
     wait_for(lambda: _running(bare, held) == 2, 10, "both slots are free")
     bare.let_go()
@@ -159,3 +161,44 @@ def test_a_crash_is_no_matter_of_time_limits(bare: Stage) -> None:
     assert bare.job(job.id)["losses"] == 1
     recovered("a job whose process dies runs again", second.start - first.start, 1.5)
     bare.check(limits.app.counts)
+
+
+def test_a_job_that_is_terminated_ends_where_it_runs_and_no_other_does(bare: Stage) -> None:
+    _start(bare, "--threads", "3")
+    jobs = [limits.spins.options(timeout=600).delay(), limits.awaits.options(timeout=600).delay()]
+    other = limits.holds.delay(1)
+    wait_for(lambda: len(bare.executions()) == 3, 10, "all have started")
+    asked_at = time.time()
+    for job in jobs:
+        assert job.cancel(terminate=True) == "asked"
+        with pytest.raises(JobCancelled):
+            job.result(timeout=10)
+        _was_terminated(bare, job, asked_at, LISTEN_PERIOD + OVERRUN_AFTER + 0.5)
+    bare.let_go()
+    assert other.result(timeout=10) == 1
+    assert [one["ended"] for one in bare.job(other.id)["handouts"]] == ["done"]
+    assert len({one.pid for one in bare.executions()}) == 1
+    bare.check(limits.app.counts)
+
+
+def test_one_that_no_exception_reaches_is_terminated_with_its_process(bare: Stage) -> None:
+    _start(bare, "--isolate", "--processes", "2")
+    stuck, other = limits.sleeps.options(timeout=600).delay(), limits.holds.delay(1)
+    wait_for(lambda: len(bare.executions()) == 2, 10, "both have started")
+    asked_at = time.time()
+    assert stuck.cancel(terminate=True) == "asked"
+    with pytest.raises(JobCancelled, match="terminated: somebody has cancelled it"):
+        stuck.result(timeout=10)
+    _was_terminated(bare, stuck, asked_at, LISTEN_PERIOD + OVERRUN_AFTER + 0.5)
+    bare.let_go()
+    assert other.result(timeout=10) == 1
+    assert [one["ended"] for one in bare.job(other.id)["handouts"]] == ["done"]
+    bare.check(limits.app.counts)
+
+
+def _was_terminated(stage: Stage, job: Job[Any], asked_at: float, promised: float) -> None:
+    found = stage.job(job.id)
+    assert (found["state"], found["losses"]) == ("cancelled", 0)
+    (handout,) = found["handouts"]
+    assert handout["ended"] == "cancelled"
+    recovered("a job that is terminated has ended", handout["end_at"] / 1000 - asked_at, promised)

@@ -37,7 +37,7 @@ def test_no_other_job_would_find_room_in_it(kind: int) -> None:
     app.task(name="plain")(len)
     table = Table.create(2, shared=False)
     executor = Executor(app.tasks, HandClock().boot, 1000)
-    slots = Slots(1, table, executor, lambda finished: None, HandClock(), coroutines=1, queues=QUEUES, alone=True)
+    Slots(1, table, executor, lambda finished: None, HandClock(), coroutines=1, queues=QUEUES, alone=True)
     idle = table.surroundings.idle
     assert idle("plain", "plain")
     assert table.hold(receipt(), 2000.0, 30.0, kind) is not None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from math import inf
+from typing import Literal
 
 import pytest
 
@@ -91,6 +92,22 @@ def test_nothing_is_extended_beyond_the_time_limit_and_what_is_allowed_for_it() 
     assert rig.at(1024.9) == [receipt()]
     assert rig.at(1025.0) == []
     assert rig.at(1053.0) == []
+
+
+@pytest.mark.parametrize(("word", "looks"), [("ask", 0), ("terminate", 1), (None, 0)])
+def test_a_process_is_told_to_look_when_a_job_of_it_is_to_be_terminated(
+    word: Literal["ask", "terminate"] | None, looks: int
+) -> None:
+    rig = Rig()
+    told: list[float] = []
+    rig.keeper.forget(rig.watched)
+    rig.keeper.watch(Watched(rig.table, look=lambda: told.append(rig.clock.now)))
+    rig.broker.on_extend = lambda receipt: Extended(rig.clock.now + 30.0, word)
+    place = rig.hold()
+    assert rig.at(1010.0) == [receipt()]
+    assert told == [1010.0] * looks
+    lease = rig.lease(place)
+    assert (lease.cancelled(), lease.terminated()) == (word is not None, word == "terminate")
 
 
 def test_what_is_settling_is_extended_too_and_what_is_over_is_not() -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from tenure import App, ConfigError, Discard, JobContext, Retry, TaskDefinitionError, TimeLimitExceeded
+from tenure import App, ConfigError, Discard, JobContext, Retry, TaskDefinitionError, Terminated, TimeLimitExceeded
 from tenure.codec import decode_body, encode_body, unpack_failure
 from tenure.context import TestHold
 from tenure.message import Delivery, Settlement
 from tenure.outcome import Died, Discarded, Outcome, Retried, TimedOut
 from tenure.retry import Backoff
-from tenure.settle import Policy, decide, timed_out
+from tenure.settle import TERMINATED, Policy, decide, timed_out
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import OVERRUN_AFTER, Interrupts
 from tenure.worker.loop import Loop
@@ -42,12 +42,16 @@ class Limited(TestHold):
         self.watcher.start()
         self.until = deadline
         self.overruns = 0
+        self.is_terminated = False
 
     def deadline(self) -> float | None:
         return self.until
 
     def limit(self) -> float:
         return 1060.0
+
+    def terminated(self) -> bool:
+        return self.is_terminated
 
     def overrun(self) -> None:
         self.overruns += 1
@@ -188,6 +192,82 @@ def test_one_that_goes_on_half_a_second_later_has_overrun(task: str, overruns: i
 def test_a_lease_that_ends_before_is_what_it_is_ended_by() -> None:
     outcome, _ = run("works", hold=Limited(deadline=1059.0))
     assert not isinstance(outcome, TimedOut)
+
+
+# --------------------------------------------------------------------------------------------- one that is terminated
+
+
+def cancel(context: JobContext) -> None:
+    """Let somebody cancel the job for good, and the worker be told of it."""
+    hold = context.hold
+    assert isinstance(hold, Limited)
+    hold.is_terminated = True
+    hold.watcher.look()
+    look(hold.watcher)
+
+
+@app.task(name="ends", on_lease_lost="finish")
+def ends(ctx: JobContext, how: str) -> str:
+    try:
+        cancel(ctx)
+    except Terminated:
+        if how == "returns":
+            return "half of it"
+        if how != "lets it through":
+            raise ASKED[how] from None
+        raise
+    return "finished"
+
+
+@app.task(name="ends_in_the_loop")
+async def ends_in_the_loop(ctx: JobContext, how: str) -> str:
+    cancel(ctx)
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        if how == "returns":
+            return "half of it"
+        if how != "lets it through":
+            raise ASKED[how] from None
+        raise
+    return "finished"
+
+
+@pytest.mark.parametrize("how", ["lets it through", "returns", "OSError"])
+@pytest.mark.parametrize("task", ["ends", "ends_in_the_loop"])
+def test_one_that_is_terminated_is_cancelled_whatever_it_does_after(task: str, how: str) -> None:
+    assert run(task, how) == (Discarded(TERMINATED), Policy())
+
+
+def test_one_that_is_terminated_has_no_slot_when_it_goes_on(rig: Rig) -> None:
+    item = rig.give(0, "stuck", None)
+    begun(1)
+    (entry,) = rig.table.entries()
+    rig.clock.now = 1010.0
+    rig.table.wills.terminate(entry.place, entry.tag, 1010.0)
+    rig.watcher.look()
+    rig.at(1010.0)
+    rig.at(1010.0 + OVERRUN_AFTER)
+    (entry,) = rig.table.entries()
+    assert (entry.kind, entry.limit) == (OVERRUN, 1010.0)
+    assert rig.slots.free().limit == 2
+    assert rig.table.wills.read(entry.place, item.receipt) == Settlement(item.receipt, "cancel", reason=TERMINATED)
+    _gates[0].set()
+    settled = rig.settled.get(timeout=10)
+    assert (settled.kind, settled.reason) == ("cancel", TERMINATED)
+
+
+def test_who_is_told_again_to_terminate_a_job_counts_from_the_first_time() -> None:
+    table = Table.create(1, shared=False)
+    assert table.hold(receipt(), 2000.0, 30.0) is not None
+    (entry,) = table.entries()
+    table.wills.terminate(entry.place, entry.tag, 1010.0)
+    table.wills.terminate(entry.place, entry.tag, 1020.0)
+    table.wills.write(entry.place, receipt(), 1015.0, Settlement(receipt(), "retry"))
+    assert [one.limit for one in table.entries()] == [1010.0]
+    table.drop(entry.place)
+    assert table.hold(receipt(2), 2000.0, 30.0) == entry.place
+    assert [one.limit for one in table.entries()] == [float("inf")]
 
 
 # ------------------------------------------------------------------------------------------------ what is said of it

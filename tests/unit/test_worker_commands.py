@@ -54,3 +54,12 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def test_a_word_that_is_acted_on_is_not_waited_for() -> None:
+    commands, looks = Commands(), []
+    commands.act_on("look", lambda: looks.append(True))
+    commands.put("look")
+    commands.put("drain")
+    assert (commands.get(0.0), commands.get(0.0)) == ("drain", None)
+    assert looks == [True]

@@ -2,8 +2,8 @@
 
 It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warnings) or `failed` (text), `worn` (why
 it is to be replaced), `resting` when it takes nothing new for that, and `left` when it holds nothing any more and has
-said `bye` itself.  It is told `drain` or, when it is replaced, `make-room` in a line; the end of that pipe means that
-the supervisor is gone.
+said `bye` itself.  It is told `drain` or, when it is replaced, `make-room` in a line, and `look` where one of its jobs
+is to be terminated; the end of that pipe means that the supervisor is gone.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class ChildProcess:
             worn=lambda why: report(options.reports_fd, worn=why),
             started_at=options.started_at,
         )
-        self._warnings = queue_warnings(app, queues)
+        self._warnings = queue_warnings(app, queues, options.isolate)
         self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
 
     def prepare(self) -> None:
@@ -124,6 +124,7 @@ class ChildProcess:
         from tenure.worker.patience import Patience
         from tenure.worker.quota import memory_warnings, resident_bytes
 
+        commands.act_on("look", self._services.look)
         warnings = [*self._warnings, *memory_warnings(self._limits, resident_bytes())]
         report(self._options.reports_fd, ready=self._ready | {"warnings": warnings})
         self._services.start()

@@ -25,12 +25,20 @@ class Commands:
 
     def __init__(self) -> None:
         self._words: deque[str] = deque()
+        self._actions: dict[str, Callable[[], object]] = {}
         self._out, self._in = socket.socketpair()
         self._in.setblocking(False)
         weakref.finalize(self, _close, self._out, self._in)
 
+    def act_on(self, word: str, action: Callable[[], object]) -> None:
+        """Have a word acted on in the thread in which it comes, and not waited for; the action is short."""
+        self._actions[word] = action
+
     def put(self, word: str) -> None:
         """Add a word."""
+        if word in self._actions:
+            self._actions[word]()
+            return
         self._words.append(word)
         with suppress(BlockingIOError):  # a socket that is full wakes the reader too
             self._in.send(b"\0")

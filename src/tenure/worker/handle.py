@@ -47,7 +47,7 @@ class Handle:
         self.replaces: Handle | None = None
         """The worn process whose slots this one takes over, as they become free."""
         overtime = 2 * options.grace + LAST_OVERTIME
-        self.watched = Watched(self.table, lambda: self.stopped, slots, overtime, alone=options.isolate)
+        self.watched = Watched(self.table, lambda: self.stopped, slots, overtime, options.isolate, self._tell_to_look)
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)
@@ -97,6 +97,9 @@ class Handle:
         if not self._leaving:
             self._leaving = True
             self._tell(b"make-room\n")
+
+    def _tell_to_look(self) -> None:
+        self._tell(b"look\n")
 
     def _tell(self, command: bytes) -> None:
         with suppress(OSError):

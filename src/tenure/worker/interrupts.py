@@ -90,6 +90,10 @@ class Interrupts:
         if earliest < self._next_at:
             self._told.put(earliest)
 
+    def look(self) -> None:
+        """Look at once: some run may be due that was not when it began."""
+        self._told.put(0.0)
+
     def follow(self, run: _Ending) -> None:
         """Look a while later whether this run, which was interrupted, has overrun."""
         at = self._clock.boot() + OVERRUN_AFTER

@@ -51,6 +51,8 @@ class Watched:
     """Seconds for which a lease is extended after the time limit of its job."""
     alone: bool = False
     """Whether it runs one job at a time, of whichever kind."""
+    look: Callable[[], None] = lambda: None
+    """Has it look at once which of its jobs are to be terminated."""
 
 
 @dataclass(eq=False)
@@ -209,7 +211,7 @@ class LeaseKeeper:
             for (watched, entry, said), answer in zip(due, answers, strict=True):
                 if watched in self._watched:
                     watched.table.sent(entry, asked_at, said and said[0])
-                    _apply(watched.table, entry, answer, now)
+                    _apply(watched, entry, answer, now)
 
     def _say_one_bye(self) -> float:
         """Try the bye that has waited longest, once; returns the seconds until the next one is to be tried."""
@@ -287,13 +289,17 @@ def _tell_free(watched: Sequence[Watched], free: Sequence[tuple[int, int]]) -> N
         one.table.tell_free_elsewhere(*(total - mine for total, mine in zip(totals, own, strict=True)))
 
 
-def _apply(table: Table, entry: Entry, answer: Extended, now: float) -> None:
+def _apply(watched: Watched, entry: Entry, answer: Extended, now: float) -> None:
+    table = watched.table
     if answer.deadline is None:
         logger.warning("the lease of job %s is lost", entry.receipt[:32].decode())
         table.lose(entry)
         return
     if answer.cancel is not None:
         table.cancel(entry)
+    if answer.cancel == "terminate":
+        table.wills.terminate(entry.place, entry.tag, now)
+        watched.look()
     if now < entry.deadline:
         # Read after the own deadline, it moves nothing: the function was told already that its lease is lost.
         table.extend(entry, answer.deadline)

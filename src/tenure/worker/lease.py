@@ -46,6 +46,10 @@ class Lease:
         """Return when the job's time limit is over."""
         return self._limit
 
+    def terminated(self) -> bool:
+        """Whether the job was cancelled, and is to be ended now."""
+        return self._table.wills.terminated(self._index, self._tag)
+
     def overrun(self) -> None:
         """Give the slot to other jobs: the function goes on although it was ended."""
         if self._replace(self._receipt):

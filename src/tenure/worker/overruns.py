@@ -1,4 +1,7 @@
-"""Which worker processes are to be ended, or replaced, because a job in them goes on after its time limit."""
+"""Which worker processes are to be ended, or replaced, because a job in them goes on after it was to end.
+
+That is when its time limit was over, or when it was terminated.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ LOOK_PERIOD = 1.0
 ISOLATED_LOOK_PERIOD = 0.1
 """The same for processes with one job at a time, which have no more than a moment."""
 
-CAUSE = "another job of its process went on after its time limit"
+CAUSE = "another job of its process went on after it was to end"
 
 Verdict = Literal["none", "replace", "end"]
 
@@ -56,5 +59,5 @@ def wills(table: Table, now: float) -> list[Settlement]:
     """Return what is to be said of the jobs of a process that was ended whose time limits are over."""
     late = [entry for entry in table.entries() if entry.stage == HELD and entry.limit <= now]
     for entry in late:
-        logger.warning("job %s was ended with its process: its time limit is over", entry.receipt[:32].decode())
+        logger.warning("job %s was ended with its process: it was to end before", entry.receipt[:32].decode())
     return [table.wills.read(entry.place, entry.receipt) for entry in late]

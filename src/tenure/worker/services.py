@@ -120,6 +120,10 @@ class Services:
         self._settle_thread.start()
         self._take_thread.start()
 
+    def look(self) -> None:
+        """Look at once which of the jobs that run are to be ended; from any thread."""
+        self._interrupts.look()
+
     def drain(self) -> None:
         """Take nothing new, finish what runs, and settle it; returns when every settlement has been answered."""
         self.stop_taking()

@@ -286,7 +286,7 @@ class Slots:
                 return False
             self._overrun_threads.append(before)
             self._freed.put(SYNC)
-        logger.warning("job %s goes on after its time limit; its slot goes to other jobs", receipt[:32].decode())
+        logger.warning("job %s goes on after it was ended; its slot goes to other jobs", receipt[:32].decode())
         return True
 
     def _cut_off(self, held: Held) -> None:

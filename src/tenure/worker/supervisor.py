@@ -146,7 +146,7 @@ class Supervisor:
                 child.kill()
             elif verdict == "replace" and not child.worn:
                 child.worn = True
-                logger.warning("process %d is replaced: a job goes on after its time limit", child.pid)
+                logger.warning("process %d is replaced: a job goes on after it was to end", child.pid)
 
     def _check(self, health: Health) -> None:
         """Look how each process is, for whoever asks."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 
 from tenure.context import Hold
-from tenure.errors import Interrupt, LeaseLost, TimeLimitExceeded
+from tenure.errors import Interrupt, LeaseLost, Terminated, TimeLimitExceeded
 
 
 class Term:
-    """The end of one execution: its lease is lost, if it `heeds` that, or its time limit is over."""
+    """The end of one execution: its lease is lost, if it `heeds` that, its time limit is over, or it is terminated."""
 
     __slots__ = ("_heeds", "_hold", "_limit")
 
@@ -19,16 +19,18 @@ class Term:
         self._limit = hold.limit()
 
     def earliest(self, deadline: float) -> float:
-        """Return before when it is surely not over; `deadline` is the one that its lease began with."""
+        """Return before when nobody need ask, unless told to; `deadline` is the one that its lease began with."""
         return min(deadline, self._limit) if self._heeds else self._limit
 
     def due(self) -> float | None:
         """Return when it is over, in seconds of the boot clock; None: it is."""
         deadline = self._lease_end()
-        return None if deadline is None else min(deadline, self._limit)
+        return None if deadline is None or self._hold.terminated() else min(deadline, self._limit)
 
     def kind(self) -> type[Interrupt]:
         """Return as what the function is ended, now that it is over."""
+        if self._hold.terminated():
+            return Terminated
         deadline = self._lease_end()
         return LeaseLost if deadline is None or deadline < self._limit else TimeLimitExceeded
 

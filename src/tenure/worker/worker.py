@@ -116,7 +116,7 @@ class Worker:
         name_jobs()
         line = self._app.broker.keeper()
         keeper = LeaseKeeper(line, self._clock, random.random)
-        keeper.watch(Watched(table, overtime=self._grace))
+        keeper.watch(Watched(table, overtime=self._grace, look=services.look))
         self._keeping = _thread("tenure-keeper", keeper.run)
         if health is not None:
             health.ask(self._app.broker.keeper())
@@ -211,13 +211,13 @@ def _checked_queues(queues: object) -> tuple[str, ...]:
     return names
 
 
-def queue_warnings(app: App, queues: Sequence[str]) -> list[str]:
-    """Return the lines that a worker warns with when it starts to work on these queues."""
-    return [
-        line
-        for line in (unused_queues(app, queues), unnamed_queues(app, queues), mixed_queues(queues, app.tasks))
-        if line
-    ]
+def queue_warnings(app: App, queues: Sequence[str], alone: bool = False) -> list[str]:
+    """Return the lines that a worker warns with when it starts to work on these queues.
+
+    `alone`: its processes run one job at a time, so that jobs of either kind wait for those of both in any case.
+    """
+    mixed = "" if alone else mixed_queues(queues, app.tasks)
+    return [line for line in (unused_queues(app, queues), unnamed_queues(app, queues), mixed) if line]
 
 
 def unused_queues(app: App, queues: Sequence[str]) -> str:
