@@ -9,10 +9,8 @@ from typing import Any
 from tenure.codec import pack_value, unpack_value
 from tenure.errors import ConfigError, NotSerializable
 from tenure.leaves import Enums
+from tenure.message import CARRIED
 from tenure.names import shown
-
-HEADER = "carry"
-"""The header that holds the values, each packed by itself, by the names of their variables."""
 
 MAX_CARRIED_BYTES = 4096
 """Upper limit for all carried values of one job: they are stored with it, and sent with every hand-out."""
@@ -49,7 +47,7 @@ def put_in(headers: Mapping[str, Any], carried: Carried, enums: Enums) -> Mappin
             f"the carried context variables {', '.join(packed)} have {size} bytes, limit {MAX_CARRIED_BYTES}; "
             "carry an id, and look the rest up in the task"
         )
-    return {**headers, HEADER: packed} if packed else headers
+    return {**headers, CARRIED: packed} if packed else headers
 
 
 def set_again(headers: Mapping[str, Any], carried: Carried, enums: Enums) -> None:
@@ -57,7 +55,7 @@ def set_again(headers: Mapping[str, Any], carried: Carried, enums: Enums) -> Non
 
     A value whose variable is not carried here is left alone: the job may come from newer code.
     """
-    packed = headers.get(HEADER)
+    packed = headers.get(CARRIED)
     for name, data in packed.items() if type(packed) is dict else ():
         variable = carried.get(name)
         if variable is not None and type(data) is bytes:

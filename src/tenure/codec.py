@@ -24,7 +24,7 @@ from msgpack.exceptions import UnpackException
 
 from tenure.errors import DecodeError, NotSerializable
 from tenure.leaves import NO_ENUMS, Enums, ShownEnums, read_leaf
-from tenure.message import VERSION, Message
+from tenure.message import DEFLATED, VERSION, Message
 from tenure.outcome import Failure, Link, escape, shorten
 from tenure.packable import SCALARS, find_fault
 from tenure.packing import MARK, MARK_BYTES, canonical, packed_plain, packed_walk, write, write_call
@@ -37,9 +37,6 @@ _NOT_STORED = b"\x93\xd4\x01n"
 _KINDS: tuple[WhyNotStored, ...] = ("not storable", "too large", "disabled")
 _MAX_WHY_CHARS = 1000
 _PROVE_FROM = 4096
-
-_DEFLATED = "deflated"
-"""The header that says that the arguments are compressed, and how many bytes they were before."""
 
 MAX_INFLATED = 64 * 1024 * 1024
 """Bytes: what compressed arguments may become at most, whatever they claim."""
@@ -101,7 +98,7 @@ def pack_not_stored(kind: WhyNotStored, why: str) -> bytes:
 def deflate(args: bytes) -> tuple[bytes, dict[str, Any]]:
     """Return packed arguments compressed, and the header that says so; as they are where that gains nothing."""
     small = compress(args, 6) if len(args) <= MAX_INFLATED else args
-    return (small, {_DEFLATED: len(args)}) if len(small) < len(args) else (args, {})
+    return (small, {DEFLATED: len(args)}) if len(small) < len(args) else (args, {})
 
 
 def pack_failure(failure: Failure) -> bytes:
@@ -192,7 +189,7 @@ def show_call(body: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def plain_args(args: bytes, headers: Mapping[str, Any]) -> bytes:
     """Return a message's packed arguments as they were before `deflate`; raises DecodeError."""
-    size = headers.get(_DEFLATED) if headers else None
+    size = headers.get(DEFLATED) if headers else None
     if size is None:
         return args
     if type(size) is not int or not 0 <= size <= MAX_INFLATED:

@@ -60,7 +60,10 @@ class JsonFormatter(logging.Formatter):
             line["error"] = self.formatException(record.exc_info)
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        return json.dumps(line, default=str)
+        try:
+            return json.dumps(line, default=str, allow_nan=False)
+        except (TypeError, ValueError):  # keys that are no names, values that hold themselves, numbers that are none
+            return json.dumps({name: str(value) for name, value in line.items()})
 
 
 def name_jobs() -> None:

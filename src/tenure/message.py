@@ -22,6 +22,14 @@ DEFAULT_VISIBILITY_TIMEOUT = 30.0
 MAX_NAME_BYTES = 512
 """Upper limit, in UTF-8 bytes, for the names of queues and tasks and for idempotency keys."""
 
+DEFLATED = "deflated"
+"""The header that says that the arguments are compressed, and how many bytes they were before."""
+
+CARRIED = "carry"
+"""The header that holds the values of context variables, each packed by itself, by their names."""
+
+OWN_HEADERS = frozenset({DEFLATED, CARRIED})
+
 
 class When(NamedTuple):
     """A moment for `run_at` and `expires`: seconds since the epoch, or seconds from when the broker stores the job.
@@ -62,7 +70,12 @@ class Message:
     version: int = VERSION
 
     def with_headers(self, **more: Any) -> Message:
-        """Return the message with these headers as well; the worker finds them in `JobContext.headers`."""
+        """Return the message with these headers as well; the worker finds them in `JobContext.headers`.
+
+        Raises ValueError for a name that Tenure uses itself.
+        """
+        if not OWN_HEADERS.isdisjoint(more):
+            raise ValueError(f"headers named {' and '.join(sorted(OWN_HEADERS))} are Tenure's own; take another name")
         return replace(self, headers={**self.headers, **more})
 
 

@@ -42,7 +42,7 @@ def test_a_line_of_a_task_comes_once_in_the_apps_own_form_with_its_job(
     bare.wait_done(1)
     assert worker.stop() == 0
     own = (bare.place / "own.log").read_text().splitlines()
-    assert own == [f"own INFO shop.orders packed | {job.id} once 1"]
+    assert own == ["own INFO shop.orders ready |   0", f"own INFO shop.orders packed | {job.id} once 1"]
     assert "packed" not in worker.output
     assert len(re.findall(rf"(?m)INFO .*start once {job.id} attempt 1$", worker.output)) == 1
     assert len(re.findall(rf"(?m)INFO .*done once {job.id} attempt 1 in", worker.output)) == 1

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tenure import AddError, App, ConfigError, NotSerializable
-from tenure.carry import HEADER, MAX_CARRIED_BYTES
+from tenure.carry import MAX_CARRIED_BYTES
+from tenure.message import CARRIED
 from tenure.testing import InlineWorker, inline_worker
 from tests.unit.fake_broker import FakeBroker
 
@@ -153,8 +154,8 @@ def test_it_makes_no_other_call_of_it() -> None:
     app.tasks["reads"].delay()
     one, two, three = broker.messages
     assert one.fingerprint == two.fingerprint == three.fingerprint
-    assert one.headers[HEADER] != two.headers[HEADER]
-    assert HEADER not in three.headers
+    assert one.headers[CARRIED] != two.headers[CARRIED]
+    assert CARRIED not in three.headers
 
 
 def test_it_is_taken_when_the_job_is_added_and_not_when_its_signature_is_made() -> None:
@@ -162,7 +163,7 @@ def test_it_is_taken_when_the_job_is_added_and_not_when_its_signature_is_made() 
     app = make_app(broker=broker)
     call = app.tasks["reads"].s()
     copy_context().run(lambda: (tenant.set("acme"), call.delay()))
-    assert list(broker.last.headers[HEADER]) == ["tenant"]
+    assert list(broker.last.headers[CARRIED]) == ["tenant"]
 
 
 def test_what_cannot_travel_is_refused_at_the_call_by_name() -> None:

@@ -143,6 +143,19 @@ def test_json_has_the_job_and_what_was_given_beside_it(kept: Kept) -> None:
     assert set(outside) == {"time", "process", "level", "logger", "message"}
 
 
+@pytest.mark.parametrize("odd", [{(1, 2): 3}, float("nan"), [[]], "\ud800"])
+def test_json_has_a_form_for_whatever_is_given(kept: Kept, odd: Any) -> None:
+    if odd == [[]]:
+        odd[0].append(odd)
+    logging.getLogger("shop").info("odd", extra={"odd": odd})
+    text = JsonFormatter().format(kept.records[0])
+
+    def refused(word: str) -> None:
+        raise AssertionError(word)
+
+    assert json.loads(text, parse_constant=refused)["odd"] in (str(odd), odd)
+
+
 def test_json_has_the_moment_in_utc() -> None:
     record = logging.makeLogRecord({"created": 0.5, "msg": "m"})
     assert line_of(record)["time"] == "1970-01-01T00:00:00.500Z"

@@ -14,6 +14,7 @@ from tenure import AddError, App, BrokerUnavailable, ConfigError, JobContext
 from tenure.broker import Added
 from tenure.message import Message
 from tenure.middleware import PublishNext
+from tenure.signature import NO_OPTIONS
 from tenure.testing import inline_worker
 from tests.unit.fake_broker import FakeBroker
 
@@ -181,3 +182,10 @@ def test_headers_that_cannot_travel_are_named(app: App) -> None:
 
         with pytest.raises(AddError, match=r"headers\['user'\]"):
             app.tasks["charge"].delay(1)
+
+
+@pytest.mark.parametrize("name", ["carry", "deflated"])
+def test_a_header_of_tenures_own_is_not_written_over(app: App, name: str) -> None:
+    message = app.tasks["charge"].message((1,), {}, NO_OPTIONS)
+    with pytest.raises(ValueError, match="headers named carry and deflated are Tenure's own; take another name"):
+        message.with_headers(**{name: 1})

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 
-from tenure.job_log import JsonFormatter, name_jobs
+from tenure.job_log import JsonFormatter
 
 
 def configure(level: str, form: str = "text") -> None:
@@ -21,7 +21,7 @@ def configure(level: str, form: str = "text") -> None:
 
 
 def restore(level: str, form: str = "text") -> None:
-    """Let the `tenure` loggers write again after the app was imported, and let all records know their jobs.
+    """Let the `tenure` loggers write again after the app was imported.
 
     An app that configures logging, as with `logging.config.dictConfig`, disables all loggers that are there already,
     unless it says otherwise.  An app that configures the logger `tenure` itself has its way.
@@ -32,7 +32,6 @@ def restore(level: str, form: str = "text") -> None:
             logging.getLogger(name).disabled = False
     if silenced:
         configure(level, form)
-    name_jobs()
 
 
 class _Formatter(logging.Formatter):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tenure.app import App
 from tenure.broker import Broker
 from tenure.clock import Clock
+from tenure.job_log import name_jobs
 from tenure.worker.body import Body
 from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
@@ -101,7 +102,11 @@ class Services:
         self._settle_thread = threading.Thread(target=self._settler.run, name="tenure-settler", daemon=True)
 
     def prepare(self) -> None:
-        """Run the app's hooks for the start of a process, before any job; raises StartHookError."""
+        """Run the app's hooks for the start of a process, before any job; raises StartHookError.
+
+        From here on log records know their jobs, also where a hook sets up logging anew.
+        """
+        name_jobs()
         if self._loop is not None:
             self._loop.start()
         try:
@@ -111,6 +116,7 @@ class Services:
                 self._loop.stop()
             self._consumer.close()
             raise
+        name_jobs()
 
     def start(self) -> None:
         """Start all threads."""

@@ -15,7 +15,6 @@ from tenure.app import App
 from tenure.broker import EndedAs
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
-from tenure.job_log import name_jobs
 from tenure.names import checked, did_you_mean, shown
 from tenure.worker.commands import ONE_SIGNAL, Commands
 from tenure.worker.counts import Counts
@@ -113,7 +112,6 @@ class Worker:
             visibility_timeout=self._visibility_timeout,
         )
         services.prepare()
-        name_jobs()
         line = self._app.broker.keeper()
         keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table, overtime=self._grace, look=services.look))

@@ -27,6 +27,12 @@ if os.environ.get("LOGGING_SET") == "after":
 log = logging.getLogger("shop.orders")
 
 
+@app.on_worker_start
+def begins() -> None:
+    """Log where no job is."""
+    log.info("ready")
+
+
 @app.task(name="once")
 def once(name: str) -> None:
     """Log once, and nothing of the argument."""
