@@ -19,7 +19,8 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-PYTEST := $(BIN)/python -m pytest --timeout 60
+# Most tests wait for something half of the time, so three at once keep two cores busy.
+PYTEST := $(BIN)/python -m pytest --timeout 60 --numprocesses 3
 
 CODE := src tests $(wildcard docs/*.py) $(if $(wildcard examples/*.py examples/*/*.py),examples)
 FAST_TESTS := $(wildcard tests/unit tests/property)
