@@ -97,6 +97,12 @@ class JobContext:
         return deadline is None or self.boot_clock() >= deadline
 
     @property
+    def time_left(self) -> float | None:
+        """How many seconds of the time limit are left, below 0 when it is over; None: the job has none."""
+        limit = self.hold.limit()
+        return None if limit == inf else limit - self.boot_clock()
+
+    @property
     def stopping(self) -> bool:
         """True once the worker is leaving: finish soon, or stop at a safe place and raise `Snooze(0)`."""
         return self.hold.stopping()
@@ -152,6 +158,7 @@ class TestHold:
     is_cancelled: bool = False
     is_stopping: bool = False
     is_idle: bool = True
+    time_limit: float | None = None
     said: list[Progress] = field(default_factory=list)
     extended: int = 0
 
@@ -160,8 +167,8 @@ class TestHold:
         return None if self.lease_lost else clock.boot() + 30.0
 
     def limit(self) -> float:
-        """There is none."""
-        return inf
+        """So many seconds from now as `time_limit` says; None: there is none."""
+        return inf if self.time_limit is None else clock.boot() + self.time_limit
 
     def terminated(self) -> bool:
         """It is not."""
@@ -318,6 +325,11 @@ class CurrentJob:
     def lease_lost(self) -> bool:
         """True when another worker may hold the job by now: stop, and write nothing more."""
         return self.context.lease_lost
+
+    @property
+    def time_left(self) -> float | None:
+        """How many seconds of the time limit are left; None: the job has none."""
+        return self.context.time_left
 
     @property
     def stopping(self) -> bool:
