@@ -62,7 +62,7 @@ def test_a_running_job_is_asked_and_its_own_end_decides(stage: Stage) -> None:
 
 
 def test_cancelling_what_has_ended_or_never_was_disturbs_nothing(stage: Stage) -> None:
-    count = sized(200, 1_000)
+    count = sized(100, 1_000)
     stage.start_worker("w", "--processes", "1", app=APP)
     done = [operated.work.delay(number) for number in range(count)]
     stage.wait_done(count)

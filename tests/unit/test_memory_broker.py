@@ -14,12 +14,13 @@ from zlib import crc32
 import pytest
 from freezegun import freeze_time
 
-from tenure import App, KeyConflict, MessageTooLarge
+from tenure import App, KeyConflict, MessageTooLarge, QueueClosed, QueueNotFound
 from tenure.broker import Extend
 from tenure.brokers import connect
 from tenure.brokers.leasing import ServerConsumer
 from tenure.brokers.memory import MemoryBroker, MemoryClock
 from tenure.brokers.results import IDS_PER_LINE
+from tenure.clock import boot
 from tenure.errors import BrokerUnavailable, ConfigError
 from tenure.message import Message, Settlement, When
 from tests.unit.worker_fakes import HandClock, message
@@ -252,6 +253,36 @@ def test_waits_end_and_due_times_come_while_freezegun_stops_the_calendar() -> No
         assert len(consumer.take(1, 0.05)) == 1
         assert MemoryClock().wall() == datetime(2031, 5, 5, 13, tzinfo=UTC).timestamp()
     broker.close()
+
+
+def test_a_latest_start_is_told_while_freezegun_stops_the_calendar() -> None:
+    with freeze_time("2031-05-05 12:00") as frozen:
+        broker = MemoryBroker()
+        consumer = consumer_of(broker)
+        assert consumer.take(1, 0.0) == []
+        frozen.tick(timedelta(hours=1))
+        broker.add([job(expires=When(30.0, relative=True))])
+        (taken,) = consumer.take(1, 0.0)
+        assert taken.start_by == pytest.approx(boot() + 30.0, abs=5.0)
+    broker.close()
+
+
+def test_queues_are_stopped_and_purged(broker: MemoryBroker) -> None:
+    admin = broker.admin()
+    with pytest.raises(QueueNotFound, match="'default'"):
+        admin.switch("pause", "default")
+    broker.add([job()])
+    assert (admin.switch("pause", "default"), admin.switch("close", "default")) == ("paused", "closed")
+    refused = broker.add([job(1)])[0].error
+    assert isinstance(refused, QueueClosed)
+    assert "tenure open" in str(refused)
+    assert consumer_of(broker).take(1, 0.0) == []
+    assert (admin.switch("resume", "default"), admin.switch("open", "default")) == ("resumed", "open")
+    assert admin.purge_queue("default") == 1
+    assert admin.purge_queue("default") == 0
+    with pytest.raises(QueueNotFound):
+        admin.purge_queue("other")
+    assert totals(broker) == {**dict.fromkeys(totals(broker), 0), "added": 1, "cancelled": 1}
 
 
 def test_threads_add_and_take_at_the_same_time_and_the_counts_agree() -> None:

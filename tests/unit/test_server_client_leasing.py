@@ -96,6 +96,16 @@ def test_what_was_taken_comes_as_deliveries_with_an_own_deadline() -> None:
         taker.close()
 
 
+@pytest.mark.parametrize(("expires", "start_by"), [(None, None), (60_001, 1_060.0), (1, None)])
+def test_a_latest_start_is_told_by_the_own_clock(expires: int | None, start_by: float | None) -> None:
+    """The server, whose calendar shows 1 ms here, hands out nothing that is too late: else its clock was set."""
+    with Scripted(answers(encode.jobs([job()._replace(expires=expires)]))) as server:
+        taker = consumer(client(server))
+        (taken,) = taker.take(1, 0.0)
+        assert taken.start_by == (None if start_by is None else pytest.approx(start_by))
+        taker.close()
+
+
 PACKED = encode.jobs([job()])
 
 

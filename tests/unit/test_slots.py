@@ -127,6 +127,14 @@ def test_a_return_is_done_with_its_packed_result(rig: Rig) -> None:
     assert rig.table.counts().started == 1
 
 
+def test_what_cannot_start_in_time_any_more_is_given_back_unrun(rig: Rig) -> None:
+    settlement = rig.run(replace(delivery(task="ok"), start_by=rig.clock.now)).settlement
+    assert (settlement.kind, settlement.reason) == ("release", "it could not start in time")
+    assert settlement.delay > 0  # the server's clock may be behind: it is not to come again at once
+    assert rig.table.counts().started == 0
+    assert rig.run(replace(delivery(1, task="ok"), start_by=rig.clock.now + 0.1)).settlement.kind == "done"
+
+
 def test_none_has_no_result(rig: Rig) -> None:
     assert rig.run(delivery(task="ok")).settlement.result is None
 
