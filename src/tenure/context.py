@@ -109,14 +109,17 @@ class JobContext:
 
     @property
     def cancelled(self) -> bool:
-        """True once somebody has asked for this job to be cancelled: stop at a safe place and raise `Discard`."""
+        """True once somebody has asked for this job to be cancelled: stop at a safe place and raise `Discard`.
+
+        It is known here about a second later.
+        """
         return self.hold.cancelled()
 
     def extend(self) -> None:
         """Ask for the lease to be extended now; returns at once.
 
-        The worker does so by itself every third of the visibility timeout.  `deadline` moves on when the server has
-        answered, within a quarter of a second at rest.
+        The worker does so by itself, every third of the visibility timeout at the latest.  `deadline` moves on when the
+        server has answered, within a quarter of a second at rest.
         """
         self.hold.extend()
 
