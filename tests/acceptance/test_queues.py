@@ -135,6 +135,7 @@ def test_jobs_of_a_task_that_no_worker_knows_are_listed_and_run_when_one_does(st
 # -- times ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(sized(60, 300))
 def test_jobs_for_later_keep_nobody_waiting_and_are_in_no_workers_memory(stage: Stage) -> None:
     worker = stage.start_worker("w", "--processes", "1", app=APP)
     assert operated.work.delay(-1).result(timeout=20) == -1
@@ -147,7 +148,8 @@ def test_jobs_for_later_keep_nobody_waiting_and_are_in_no_workers_memory(stage: 
     assert [job.result(timeout=20) for job in jobs] == list(range(10))
     recovered("ten jobs are done behind very many for later", time.monotonic() - began_at, 1.0)
     grown = {pid: (resident_bytes(pid) - size) / MIB for pid, size in before.items()}
-    assert max(grown.values()) < 4.0, grown
+    print(f"the worker's processes have grown by {[round(size, 2) for size in grown.values()]} MiB")
+    assert max(grown.values()) < 4.0
     assert stage.check(operated.app.counts)["totals"]["scheduled"] == count
 
 
@@ -199,10 +201,11 @@ def test_a_latest_start_means_the_same_in_every_time_zone(stage: Stage) -> None:
     assert (totals["done"], totals["expired"]) == (4, 2)
 
 
+@pytest.mark.timeout(sized(60, 300))
 def test_very_many_jobs_that_expire_at_one_moment_cost_about_a_second(stage: Stage) -> None:
     """Nobody takes from their queue; a job behind them is done soon after, and the server's memory stays flat."""
     count = sized(5_000, 100_000)
-    moment = datetime.now(UTC) + timedelta(seconds=sized(4, 60))
+    moment = datetime.now(UTC) + timedelta(seconds=sized(3, 60))
     for start in range(0, count, 1_000):
         signatures = [operated.work.options(expires=moment).s(n) for n in range(start, start + 1_000)]
         operated.app.add_many(signatures)
@@ -214,6 +217,8 @@ def test_very_many_jobs_that_expire_at_one_moment_cost_about_a_second(stage: Sta
     wait_for(lambda: stage.totals()["expired"] == count, 20, "all of them have expired")
     recovered(f"{count} jobs expire", (datetime.now(UTC) - moment).total_seconds(), 0.5 + count / 70_000)
     assert last.result(timeout=20) == -1
-    assert (resident_bytes(stage.server.pid) - before) / MIB < 16.0
+    grown = (resident_bytes(stage.server.pid) - before) / MIB
+    print(f"the server has grown by {grown:.1f} MiB")
+    assert grown < 16.0
     totals = stage.check(operated.app.counts)["totals"]
     assert (totals["dead"], totals["handed_out"]) == (count, 1)

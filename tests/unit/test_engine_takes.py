@@ -9,7 +9,7 @@ import pytest
 
 from tenure.engine.leases import SPENT_ENDS, Lease, LeaseBook
 from tenure.engine.taking import round_robin
-from tests.property.lab import Lab, Line, hexid
+from tests.property.lab import Lab, Line, hexid, session_of
 
 
 @pytest.fixture
@@ -57,6 +57,22 @@ def test_scheduled_jobs_line_up_when_they_fall_due_in_the_order_of_their_times(l
     line.ask(lab.add(3))
     lab.turn()
     assert Worker(line).take("q", 9) == [3, 2, 1]
+
+
+def test_what_is_given_back_at_once_keeps_its_place_and_what_waits_for_a_time_lines_up_then(lab: Lab) -> None:
+    """The same where a worker is lost or leaves, and where an operator requeues."""
+    line = lab.connect()
+    for n in range(1, 8):
+        line.ask(lab.add(n))
+    worker = Worker(line)
+    assert worker.take("q", 4) == [1, 2, 3, 4]
+    other = Worker(lab.connect(2))
+    assert other.take("q") == [5]
+    line.ask(f"release {hexid(1)}:1 0 why\nrelease {hexid(2)}:1 500 why\nretry {hexid(3)}:1 500 why 0\n")
+    line.ask(f"dead {hexid(4)}:1 why 0\n\nrequeue {hexid(4)}\nbye {session_of(2)} lost SIGKILL")
+    lab.pass_time(1.0)
+    line.ask(lab.add(8))
+    assert worker.take("q", 9) == [1, 5, 6, 7, 4, 2, 3, 8]
 
 
 def test_a_moment_that_has_passed_is_no_wait(lab: Lab) -> None:

@@ -49,7 +49,7 @@ TICK = 0.25
 LOOK_AGAIN = 0.005
 """Seconds between seeing that a lease is over and ending it: the sockets are read once more in between."""
 SWEEP_PAUSE = 0.02
-EXPIRE_PERIOD = 0.5
+EXPIRE_PERIOD = 0.25
 """Seconds between two looks for jobs that wait past their latest start; takes look for themselves."""
 GIVE_UP = 3
 """Transactions in a row that the store may refuse before what would write is refused unasked."""
