@@ -33,6 +33,7 @@ from tenure.wire.commands import (
 )  # fmt: skip
 from tests.property import moves
 from tests.property.model import FLOOR_MS, Model
+from tests.stage.sizes import sized
 
 KEEPER = b"k" * 16
 QUEUES = ["default", "billing", "mail"]
@@ -541,5 +542,8 @@ def books(engine: Engine) -> dict[str, Any]:
 TestEngine = EngineMachine.TestCase
 # Making a failing example smaller takes longer than a test may; the steps that are printed can be followed as they are.
 TestEngine.settings = settings(
-    max_examples=150, stateful_step_count=60, report_multiple_bugs=False, phases=[Phase.reuse, Phase.generate]
+    max_examples=sized(60, 600),
+    stateful_step_count=60,
+    report_multiple_bugs=False,
+    phases=[Phase.reuse, Phase.generate],
 )

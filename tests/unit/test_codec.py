@@ -22,6 +22,7 @@ from tenure.errors import DecodeError, NotSerializable
 from tenure.message import Message
 from tenure.outcome import Failure
 from tenure.packable import MAX_DEPTH
+from tests.unit.labels import label
 
 VALUES: list[Any] = [
     None,
@@ -76,7 +77,7 @@ def exactly(value: Any) -> str:
     return f"{kind}{value:x}" if isinstance(value, int) else f"{kind}{value!r}"
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: f"{value!r:.40}" if value != 10**400 else "large")
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: label(value) if value != 10**400 else "large")
 def test_round_trip(value: Any) -> None:
     assert exactly(codec.unpack_value(codec.pack_value(value))) == exactly(value)
     args, kwargs = codec.unpack_call(codec.pack_call((value, 1), {"x": value}))

@@ -39,6 +39,7 @@ from tenure.hints import plan
 from tenure.message import Message
 from tenure.task import Task
 from tests.unit.fake_broker import FakeBroker
+from tests.unit.labels import label
 
 if typing.TYPE_CHECKING:
     from fractions import Fraction
@@ -314,7 +315,7 @@ HINTED: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value"), HINTED, ids=lambda part: f"{part!r:.50}")
+@pytest.mark.parametrize(("hint", "value"), HINTED, ids=label)
 def test_what_fits_comes_back_as_declared(app: App, broker: FakeBroker, hint: Any, value: Any) -> None:
     task = typed(app, hint)
     for got in (travelled(task, broker, value), travelled(task, broker, value=value)):
@@ -381,7 +382,7 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "path", "words"), REFUSED, ids=lambda part: f"{part!r:.40}")
+@pytest.mark.parametrize(("hint", "value", "path", "words"), REFUSED, ids=label)
 def test_what_does_not_fit_is_refused_at_the_call(
     app: App, broker: FakeBroker, hint: Any, value: Any, path: str, words: str
 ) -> None:

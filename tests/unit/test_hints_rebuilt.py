@@ -23,6 +23,7 @@ from tenure.hints import plan
 from tenure.sameness import difference
 from tenure.testing import inline_worker
 from tests.unit.fake_broker import FakeBroker
+from tests.unit.labels import label
 from tests.unit.test_hints import (
     Address,
     Customer,
@@ -266,7 +267,7 @@ ARRIVES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value"), ARRIVES, ids=lambda part: f"{part!r:.40}")
+@pytest.mark.parametrize(("hint", "value"), ARRIVES, ids=label)
 def test_what_can_be_rebuilt_arrives_equal(app: App, broker: FakeBroker, hint: Any, value: Any) -> None:
     task = typed(app, hint)
     assert travelled(task, broker, value) == value
@@ -307,7 +308,7 @@ CHANGES: list[tuple[Any, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("hint", "value", "path", "words"), CHANGES, ids=lambda part: f"{part!r:.40}")
+@pytest.mark.parametrize(("hint", "value", "path", "words"), CHANGES, ids=label)
 @pytest.mark.parametrize("check", [True, False])
 def test_what_would_arrive_changed_is_refused_before_anything_is_sent(
     app: App, broker: FakeBroker, hint: Any, value: Any, path: str, words: str, check: bool

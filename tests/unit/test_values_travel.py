@@ -22,6 +22,7 @@ from tenure import App, ConfigError, MessageTooLarge, NotSerializable, ResultNot
 from tenure.codec import encode_body, unpack_call
 from tenure.signature import NO_OPTIONS
 from tenure.testing import InlineWorker, inline_worker
+from tests.unit.labels import label
 
 
 class Status(enum.Enum):
@@ -98,7 +99,7 @@ PLAIN: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=lambda value: f"{value!r:.40}")
+@pytest.mark.parametrize("value", PLAIN, ids=label)
 def test_plain_values_are_the_same_in_the_task_and_in_the_result(app: App, worker: InlineWorker, value: Any) -> None:
     for got in there_and_back(app, worker, Any, value):
         assert (type(got), repr(got) if not isinstance(got, set) else got) == (
@@ -111,7 +112,7 @@ def test_nan_comes_back(app: App, worker: InlineWorker) -> None:
     assert all(map(math.isnan, there_and_back(app, worker, float, math.nan)))
 
 
-@pytest.mark.parametrize("value", [Point(1, 2), range(3), Status.PAID, Parcel([])], ids=repr)
+@pytest.mark.parametrize("value", [Point(1, 2), range(3), Status.PAID, Parcel([])], ids=label)
 def test_what_would_change_its_kind_is_refused_without_a_hint(app: App, worker: InlineWorker, value: Any) -> None:
     @app.task
     def take(value: Any) -> Any: ...
