@@ -42,13 +42,15 @@ def add_as(tenant: str, task: Any) -> Any:
 def test_each_job_finds_its_own_and_each_start_has_its_end(shop: Stage) -> None:
     jobs = {name: [add_as(name, flow.looks), add_as(name, flow.alooks)] for name in TENANTS}
     unset = [flow.looks.delay(), flow.alooks.delay()]
-    failing = flow.fails.delay()
+    failing, hanging = flow.fails.delay(), flow.hangs.delay()
     worker = shop.start_worker("w", "--processes", "2", "--threads", "2", "--async-slots", "5", app=APP)
     for name, pair in jobs.items():
         assert [job.result(timeout=20) for job in pair] == [[name, "unset"]] * 2
     assert [job.result(timeout=20) for job in unset] == [["nobody", "unset"]] * 2
     with pytest.raises(JobFailed, match="ValueError: no"):
         failing.result(timeout=20)
+    with pytest.raises(JobFailed, match="TimeLimitExceeded"):
+        hanging.result(timeout=20)
     assert worker.stop() == 0
 
     done = [job.id for pair in (*jobs.values(), unset) for job in pair]
@@ -65,10 +67,13 @@ def test_each_job_finds_its_own_and_each_start_has_its_end(shop: Stage) -> None:
         ("job.added", "0"), ("job.started", "1"), ("job.retried", "1"), ("job.started", "2"), ("job.dead", "2"),
     ]  # fmt: skip
 
+    assert [name for _, name, id, _ in events if id == hanging.id] == ["job.added", "job.started", "job.dead"]
+
     opened = lines(shop, "opened")
+    assert [line[1] for line in opened if line[1] not in ("open", "close", "client")] == ["TimeLimitExceeded"]
     processes = {line[0] for line in opened if line[1:] == ["open"]}
     assert 1 <= len(processes) <= 2
     for pid in processes:
-        assert [line[1] for line in opened if line[0] == pid and line[1] != "client"] == ["open", "close"]
+        assert [line[1] for line in opened if line[0] == pid and line[1] in ("open", "close")] == ["open", "close"]
     assert sum(line[1:] == ["client", "closed"] for line in opened) == len(TENANTS) + 1
     shop.check(flow.app.counts)

@@ -74,6 +74,15 @@ async def client() -> AsyncIterator[str]:
     write("opened", os.getpid(), "client closed")
 
 
+def scratch() -> Iterator[None]:
+    """Belong to the job, and tell how that ended."""
+    try:
+        yield
+    except BaseException as error:
+        write("opened", os.getpid(), type(error).__name__)
+        raise
+
+
 def seen() -> list[str]:
     """Return what a job finds, and leave something behind for the next one."""
     found = [tenant.get(), private.get()]
@@ -102,3 +111,10 @@ async def alooks(*, http: str = Depends(client)) -> list[str]:
 def fails() -> None:
     """Fail, and again."""
     raise ValueError("no")
+
+
+@app.task(name="hangs", queue="plain", max_attempts=1, timeout=0.3)
+def hangs(*, scratch: None = Depends(scratch)) -> None:
+    """Run on until it is ended."""
+    for _ in range(3000):
+        time.sleep(0.01)
