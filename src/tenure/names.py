@@ -11,10 +11,6 @@ from typing import Any, NoReturn
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.message import check_name
 
-_NO_TIME_LIMITS = (
-    "nothing: this version has no time limits, a function runs as long as it takes "
-    "(visibility_timeout= is how long its worker may be without a sign of life)"
-)
 ELSEWHERE = {
     "max_retries": "max_attempts= (it counts the first try too: max_retries=3 is max_attempts=4)",
     "retries": "max_attempts= (it counts the first try too: retries=3 is max_attempts=4)",
@@ -42,9 +38,8 @@ ELSEWHERE = {
     "base": "nothing: a task is a plain function",
     "serializer": "nothing: arguments are msgpack",
     "rate_limit": "nothing: this version has no rate limits",
-    "timeout": _NO_TIME_LIMITS,
-    "time_limit": _NO_TIME_LIMITS,
-    "soft_time_limit": _NO_TIME_LIMITS,
+    "time_limit": "timeout= (with `tenure worker --isolate` it ends the process as well)",
+    "soft_time_limit": "timeout= (the function gets TimeLimitExceeded, and has half a second to clean up)",
     "max_age": "expires=",
     "unique": "key=",
     "unique_key": "key=",

@@ -45,10 +45,10 @@ class Accounts:
             return
         then = "its jobs are given back" if held else "it held no job"
         if child.killed_by_us:
-            logger.warning("process %d did not finish in time and was stopped; %s", child.pid, then)
+            why = "was ended because of a job in it" if child.overran else "did not finish in time and was stopped"
+            logger.warning("process %d %s; %s", child.pid, why, then)
             cause = overruns.CAUSE if child.overran else "grace time over"
-            farewell = Farewell(child.session, "left", cause, settling, self._told, held)
-            farewell.wills, farewell.settled = wills, self._settled
+            farewell = Farewell(child.session, "left", cause, settling, self._told, held, wills, self._settled)
             self._words.append(farewell)
         else:
             logger.error("process %d ended (%s); %s", child.pid, how, then)

@@ -12,6 +12,7 @@ too is decided in one step: either it is over in time, or its slot goes to other
 from __future__ import annotations
 
 import ctypes
+import logging
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -27,6 +28,8 @@ from tenure.errors import Interrupt, LeaseLost
 
 if TYPE_CHECKING:
     import asyncio
+
+logger = logging.getLogger("tenure.worker")
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -179,6 +182,8 @@ class _Ending:
             return
         try:
             self._overrun()
+        except Exception:
+            logger.exception("the slot of a function that has overrun could not be given to other jobs")
         finally:
             self._first["told"] = "overrun"
 

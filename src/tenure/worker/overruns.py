@@ -59,5 +59,7 @@ def wills(table: Table, now: float) -> list[Settlement]:
     """Return what is to be said of the jobs of a process that was ended whose time limits are over."""
     late = [entry for entry in table.entries() if entry.stage == HELD and entry.limit <= now]
     for entry in late:
-        logger.warning("job %s was ended with its process: it was to end before", entry.receipt[:32].decode())
+        logger.warning(
+            "job %s went on after it was to end, and was ended with its process", entry.receipt[:32].decode()
+        )
     return [table.wills.read(entry.place, entry.receipt) for entry in late]
