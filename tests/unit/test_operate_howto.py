@@ -63,10 +63,10 @@ def test_a_closed_queue(names: dict[str, Any], worker: InlineWorker) -> None:
 
 def test_the_operators_verbs_in_python(names: dict[str, Any]) -> None:
     app = names["app"]
-    app.use_broker("memory://shop")
+    app.use_broker("memory://coupons")
     for customer in ("ann", "bob", "cleo"):
         names["send_coupon"].delay(customer)
     exec(PYTHON, names)
     app.close()
-    with inspect("memory://shop") as operator:
+    with inspect("memory://coupons") as operator:
         assert operator.record(verify=True)["differences"] == []
