@@ -124,6 +124,7 @@ class Settlement:
 
     `delay` is seconds, rolled once (a repeat sends the same bytes).  `error` is a packed failure, `result` the
     packed return value or None.  The messages in `then` are added if, and only if, the settlement is accepted.
+    `ran`: whether the task ran at all; a job that is dead because it could not be run has no attempt more.
     """
 
     receipt: bytes
@@ -133,6 +134,7 @@ class Settlement:
     error: bytes = b""
     result: bytes | None = None
     then: tuple[Message, ...] = ()
+    ran: bool = True
 
 
 Ended = Literal["done", "retried", "released", "left", "returned", "lost", "dead", "cancelled"]

@@ -215,12 +215,14 @@ class Model:
 
     # -- the ends of a hand-out -----------------------------------------------------------------------------------
 
-    def end(self, job: ModelJob, how: str, state: str, reason: str = "", delay: int | None = None) -> None:
+    def end(
+        self, job: ModelJob, how: str, state: str, reason: str = "", delay: int | None = None, ran: bool = True
+    ) -> None:
         last = job.running
         assert last is not None
         last.how = how
         job.state = state
-        job.attempts += how in ("done", "retried", "dead", "cancelled")
+        job.attempts += ran and how in ("done", "retried", "dead", "cancelled")
         job.losses += how in ("lost", "returned")
         job.run_at = None if delay is None else self.wall + delay
         if state in ("done", "dead", "cancelled"):
@@ -270,7 +272,7 @@ class Model:
         if s.verb == "done":
             self.end(job, "done", "done")
         elif s.verb == "dead":
-            self.end(job, "dead", "dead", s.reason)
+            self.end(job, "dead", "dead", s.reason, ran=s.ran)
         elif s.verb == "cancel" or job.cancel:
             self.end(job, "cancelled", "cancelled")
         elif s.verb == "release":

@@ -256,7 +256,9 @@ class EngineMachine(RuleBasedStateMachine):
         adds = tuple(self.draw_add(data) for _ in range(then)) if verb in ("done", "retry") else ()
         owner = session if keeper == 0 else None
         session = KEEPER if keeper == 0 else session
-        self.send(session, Settle(verb, id, number, delay, "why", b"failure" if verb == "retry" else None, adds, owner))
+        error = b"failure" if verb == "retry" else None
+        ran = verb != "dead" or delay == 0
+        self.send(session, Settle(verb, id, number, delay, "why", error, adds, owner, ran))
 
     def extend(self, data: st.DataObject) -> None:
         session = self.pick_session(data)

@@ -100,6 +100,7 @@ def settles(draw: st.DrawFn) -> Settle:
         draw(bodies) if verb in ("retry", "dead") else draw(st.none() | bodies) if verb == "done" else None,
         tuple(draw(st.lists(adds, max_size=3))) if verb in ("done", "retry") else (),
         draw(st.none() | ids),
+        draw(st.booleans()) if verb == "dead" else True,
     )
 
 
@@ -112,6 +113,7 @@ def _settlement(settle: Settle) -> Settlement:
         error=settle.body or b"",
         result=settle.body,
         then=tuple(_message(add) for add in settle.then),
+        ran=settle.ran,
     )
 
 

@@ -153,6 +153,7 @@ def test_arguments_that_no_longer_fit_the_function_are_dead_at_once_with_their_r
     finished = rig.run(delivery(task="context", args=(1, 2)))
     assert finished.settlement.kind == "dead"
     assert "bad arguments: " in finished.settlement.reason
+    assert not finished.settlement.ran
 
 
 def test_the_messages_own_limit_of_attempts_counts(rig: Rig) -> None:

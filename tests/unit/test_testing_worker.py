@@ -461,9 +461,31 @@ def test_a_call_that_fits_no_more_is_dead_and_an_error_of_the_test(app: App, wor
         seen.append(one)
 
     other = App("other", broker=worker.broker)
-    noting(other).delay(1)
+    job = noting(other).options(max_attempts=1).delay(1)
     with pytest.raises(JobDidNotRun, match="note is dead: bad arguments"):
         worker.run_all()
+    admin = worker.broker.admin()
+    found = admin.job(job.id)
+    assert found is not None
+    assert (found["state"], found["attempts"], found["losses"]) == ("dead", 0, 0)
+
+
+def test_a_dead_call_runs_once_the_function_takes_it_again(app: App, worker: InlineWorker) -> None:
+    def load(signature: str) -> None:
+        """Define the task as its module does when it is loaded, in this version."""
+        names: dict[str, Any] = {}
+        exec(compile(f"def note({signature}): return [to, text]", "shop.py", "exec"), names)
+        app.task(name="note")(names["note"])
+
+    load("to, text")
+    job = app.send("note", [], {"to": "ann", "text": "hello"})
+    load("to, body")
+    worker.run_all(raise_errors=False)
+    assert job.state() == "dead"
+    load("to, text")
+    assert worker.broker.admin().requeue(job.id) == "ready"
+    worker.run_all()
+    assert job.result(timeout=0) == ["ann", "hello"]
 
 
 def test_jobs_that_add_each_other_for_ever_are_stopped(app: App, worker: InlineWorker) -> None:

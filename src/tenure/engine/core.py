@@ -200,9 +200,19 @@ class Core:
         if self.awaited:
             self.note_end(lease.id)
 
-    def end_dead(self, lease: Lease, how: int, reason: str, error: bytes | None, wall: int, *, cause: str = "") -> None:
-        """The job has failed for good; its key is free."""
-        self._end(lease, how, DEAD, cause or reason, error, wall, ended_at=wall, reason=reason)
+    def end_dead(
+        self,
+        lease: Lease,
+        how: int,
+        reason: str,
+        error: bytes | None,
+        wall: int,
+        *,
+        cause: str = "",
+        attempt: bool = True,
+    ) -> None:
+        """The job has failed for good, with or without an attempt; its key is free."""
+        self._end(lease, how, DEAD, cause or reason, error, wall, ended_at=wall, reason=reason, attempt=attempt)
         self.free_key(lease.task, lease.key)
         self.note_end(lease.id)
 
@@ -243,9 +253,10 @@ class Core:
         run_at: int | None = None,
         ended_at: int | None = None,
         reason: str | None = None,
+        attempt: bool = True,
     ) -> None:
         lost = how in LOSSES
-        attempt = how in ATTEMPTS
+        attempt = attempt and how in ATTEMPTS
         self.store.begin()
         self.store.execute(
             END_OTHERWISE,

@@ -61,7 +61,7 @@ def _settle_now(core: Core, lease: Lease, s: Settle, wall: int) -> str:
             core.end_done(lease, s.body, wall)
             return "done"
         case "dead":
-            core.end_dead(lease, H_DEAD, s.reason, s.body, wall)
+            core.end_dead(lease, H_DEAD, s.reason, s.body, wall, attempt=s.ran)
             return "dead"
         case "cancel":
             core.end_cancelled(lease, H_CANCELLED, s.reason, wall)

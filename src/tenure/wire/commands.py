@@ -66,7 +66,10 @@ SettleVerb = Literal["done", "retry", "release", "dead", "cancel"]
 
 
 class Settle(NamedTuple):
-    """`body` is the result of a `done` (None: no result) and the failure of a `retry` or `dead`."""
+    """`body` is the result of a `done` (None: no result) and the failure of a `retry` or `dead`.
+
+    `ran` is False for a `dead` of a job whose task could not be run, which is no attempt.
+    """
 
     verb: SettleVerb
     id: bytes
@@ -76,6 +79,7 @@ class Settle(NamedTuple):
     body: bytes | None = None
     then: tuple[Add, ...] = ()
     session: bytes | None = None
+    ran: bool = True
 
 
 class ExtendItem(NamedTuple):

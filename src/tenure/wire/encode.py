@@ -96,6 +96,8 @@ def settle(settlement: Settlement, bodies: Sequence[bytes] = (), session: str | 
     options = f" then={len(settlement.then)}" if settlement.then else ""
     if session is not None:
         options += f" as={session}"
+    if not settlement.ran:
+        options += " run=0"
     receipt = settlement.receipt.decode("ascii")
     body: bytes | None = None
     if kind == "done":

@@ -293,11 +293,11 @@ def _settle_builder(words: list[str], plain: int, options: int, has_body: bool) 
     id, number = _receipt(words[1])
     delay = _number(words[2], "delay") if plain == 4 else 0
     reason = _text(unquote, words[plain - 1]) if plain > 2 else ""
-    session = _settle_session(verb, words[options:]) if len(words) > options else None
+    session, ran = _settle_options(verb, words[options:]) if len(words) > options else (None, True)
     front = (verb, id, number, delay, reason)
     if not has_body:
-        return lambda _: _new(Settle, front + (None, (), session))
-    return lambda body: _new(Settle, front + (body, (), session))
+        return lambda _: _new(Settle, front + (None, (), session, ran))
+    return lambda body: _new(Settle, front + (body, (), session, ran))
 
 
 def _then(words: list[str]) -> int:
@@ -314,16 +314,19 @@ def _then(words: list[str]) -> int:
     return count
 
 
-def _settle_session(verb: str, words: list[str]) -> bytes | None:
-    """Return the session of `as=`; `then=` has been read before."""
+def _settle_options(verb: str, words: list[str]) -> tuple[bytes | None, bool]:
+    """Return the session of `as=`, and False for `run=0`; `then=` has been read before."""
     session: bytes | None = None
+    ran = True
     for word in words:
         name, sign, value = word.partition("=")
         if name == "as" and sign and session is None:
             session = _id(value, "a session")
+        elif word == "run=0" and verb == "dead" and ran:
+            ran = False
         elif not (name == "then" and sign and verb in ("done", "retry")):
             raise Refused(f"{verb}: {_show(word)} is no option here, or stands twice")
-    return session
+    return session, ran
 
 
 def _extend(text: str) -> Command | Frame:
