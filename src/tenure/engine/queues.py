@@ -59,7 +59,7 @@ def purge(core: Core, name: str, after: bytes | None, wall: int) -> tuple[int, b
 def unknown_tasks(core: Core, wall: int) -> dict[str, dict[str, int]]:
     """How many jobs wait, by queue and task, because the worker that took them last does not know their task."""
     found: dict[str, dict[str, int]] = {}
-    for queue, task, n in core.store.rows(UNKNOWN, (wall + UNKNOWN_WITHIN, UNKNOWN_LOOK, NO_TASK)):
+    for queue, task, n in core.store.rows(UNKNOWN, (wall + UNKNOWN_WITHIN, UNKNOWN_LOOK, f"{NO_TASK}%")):
         found.setdefault(core.store.queue_names[queue], {})[task] = n
     return found
 
@@ -70,5 +70,5 @@ UNKNOWN = f"""
     SELECT queue, task, count(*) FROM (
         SELECT queue, task, how, cause FROM jobs INDEXED BY due
         WHERE state = {SCHEDULED} AND run_at <= ? ORDER BY run_at LIMIT ?
-    ) WHERE how = {H_RELEASED} AND cause = ? || task GROUP BY queue, task
+    ) WHERE how = {H_RELEASED} AND cause LIKE ? GROUP BY queue, task
 """
