@@ -8,8 +8,9 @@ import random
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from math import inf
 from queue import Empty, SimpleQueue
 from time import sleep
@@ -20,10 +21,30 @@ import pytest
 from tenure import App
 from tenure.clock import SystemClock
 from tenure.engine.store import Store
-from tenure.errors import LeaseLost
+from tenure.errors import Interrupt, LeaseLost, TimeLimitExceeded
 from tenure.worker import interrupts
 from tenure.worker.interrupts import CoroutineRun, Interrupts, ThreadRun
 from tests.unit.worker_fakes import HandClock
+
+
+class Until:
+    """An end that comes when `due` says so; `overruns` is called where a function goes on after it."""
+
+    def __init__(
+        self,
+        due: Callable[[], float | None],
+        kind: type[Interrupt] = LeaseLost,
+        overruns: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.due = due
+        self._kind = kind
+        self._overruns = overruns
+
+    def kind(self) -> type[Interrupt]:
+        return self._kind
+
+    def overrun(self) -> None:
+        self._overruns()
 
 
 class Rig:
@@ -56,7 +77,7 @@ class Rig:
         self._thread.join(10)
 
     def run(self) -> ThreadRun:
-        return ThreadRun(self.watcher, self.due)
+        return ThreadRun(self.watcher, Until(self.due))
 
 
 @pytest.fixture
@@ -240,7 +261,7 @@ def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:
         dice = random.Random(seed)
         try:
             for _ in range(10_000):
-                run = ThreadRun(watcher, lambda: None)
+                run = ThreadRun(watcher, Until(lambda: None))
                 try:
                     end = dice.choice(_ENDS)(run, dice.choice((0, 10, 300, 1500)))
                 except (ValueError, LeaseLost) as error:
@@ -317,7 +338,7 @@ def test_a_coroutine_is_cancelled_with_the_reason(rig: Rig) -> None:
     caught: list[str] = []
 
     async def job() -> bool:
-        run = CoroutineRun(rig.watcher, rig.due)
+        run = CoroutineRun(rig.watcher, Until(rig.due))
         with pytest.raises(asyncio.CancelledError):
             await run.call(1030.0, _waits(rig, run, caught))
         return run.interrupted is LeaseLost
@@ -332,7 +353,7 @@ def test_a_coroutine_that_is_over_is_not_cancelled(rig: Rig) -> None:
         rig.look(1030.0)
 
     async def job() -> str:
-        run = CoroutineRun(rig.watcher, rig.due)
+        run = CoroutineRun(rig.watcher, Until(rig.due))
         await run.call(1030.0, look())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -344,7 +365,7 @@ def test_a_coroutine_that_is_over_is_not_cancelled(rig: Rig) -> None:
 
 def test_a_loop_that_is_closed_does_not_matter(rig: Rig) -> None:
     async def job() -> CoroutineRun:
-        return CoroutineRun(rig.watcher, rig.due)
+        return CoroutineRun(rig.watcher, Until(rig.due))
 
     with asyncio.Runner() as runner:
         run = runner.run(job())
@@ -365,17 +386,17 @@ def test_the_thread_sleeps_until_it_is_needed() -> None:
     first_is_over = threading.Event()
     watcher.start()
     due = SystemClock().boot() + 0.5
-    ThreadRun(watcher, lambda: due).call(due, sleep, 0.0)
+    ThreadRun(watcher, Until(lambda: due)).call(due, sleep, 0.0)
     first_is_over.set()
     # It sleeps until then, although the run that told it so is over, and so no other one wakes it.
     while watcher._next_at != due:
         assert SystemClock().boot() < due
         sleep(0)
     for _ in range(300):
-        ThreadRun(watcher, lambda: due).call(due, sleep, 0.0)
+        ThreadRun(watcher, Until(lambda: due)).call(due, sleep, 0.0)
     assert len(looks) <= 2
     with pytest.raises(LeaseLost):
-        ThreadRun(watcher, lambda: due).call(due, _wait, SimpleQueue())
+        ThreadRun(watcher, Until(lambda: due)).call(due, _wait, SimpleQueue())
     assert 0 <= SystemClock().boot() - due < 1.0
     assert len(looks) <= 4
     watcher.stop()
@@ -429,3 +450,57 @@ def _wait(gate: SimpleQueue[None]) -> None:
     while True:
         with suppress(Empty):
             gate.get(timeout=0.01)
+
+
+def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was told to have overrun has lost its slot: told too late, or twice, a slot would be lost or doubled."""
+    monkeypatch.setattr(interrupts, "OVERRUN_AFTER", 0.0)
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    watcher = Interrupts(SystemClock())
+    over = threading.Event()
+    told: Counter[int] = Counter()
+    closed: Counter[str] = Counter()
+
+    def watch() -> None:
+        while not over.is_set():
+            watcher.turn()
+
+    def slot() -> None:
+        dice = random.Random(seed)
+        for number in range(5_000):
+            run = ThreadRun(watcher, Until(lambda: None, TimeLimitExceeded, partial(told.update, [number])))
+            with suppress(TimeLimitExceeded, LeaseLost, ValueError):
+                dice.choice(_ENDS)(run, dice.choice((0, 10, 300, 1500)))
+            at_the_end = told[number]
+            _loops(dice.choice((0, 100)))
+            assert told[number] == at_the_end, "told after its end"
+            closed["overrun" if at_the_end else "interrupted" if run.interrupted else "in time"] += 1
+
+    failed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            slot()
+        except BaseException as error:  # noqa: BLE001  (shown by the test)
+            failed.append(error)
+
+    threads = [threading.Thread(target=watch, daemon=True), threading.Thread(target=guarded, daemon=True)]
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        threads[1].join(30)
+        assert not threads[1].is_alive()
+    finally:
+        over.set()
+        sys.setswitchinterval(often)
+    threads[0].join(30)
+    assert failed == []
+    assert set(told.values()) <= {1}
+    print(closed)
+    assert min(closed[how] for how in ("in time", "interrupted", "overrun")) > 10, closed
+    assert sum(closed.values()) == 5_000
+    while watcher.turn() != inf:  # looks at those that were interrupted last
+        sleep(0)

@@ -88,7 +88,7 @@ class Executor:
         enter(call.context)
         run, term = None, Term(hold, call.task.defaults.on_lease_lost == "raise")
         if self._interrupts is not None:
-            run = CoroutineRun(self._interrupts, term.due, term.kind, hold.overrun)
+            run = CoroutineRun(self._interrupts, term)
         try:
             body = self._body(call)
             value = await (body if run is None else run.call(term.earliest(delivery.deadline), body))
@@ -154,7 +154,7 @@ class Executor:
         hold = call.context.hold
         run, term = None, Term(hold, call.task.defaults.on_lease_lost == "raise")
         if self._interrupts is not None:
-            run = ThreadRun(self._interrupts, term.due, term.kind, hold.overrun)
+            run = ThreadRun(self._interrupts, term)
         try:
             value = self._run(call) if run is None else run.call(term.earliest(delivery.deadline), self._run, call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)

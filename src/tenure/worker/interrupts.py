@@ -34,9 +34,6 @@ logger = logging.getLogger("tenure.worker")
 A = TypeVar("A")
 T = TypeVar("T")
 
-Due = Callable[[], float | None]
-"""Returns when a run is to be interrupted, in seconds of the boot clock; None: now.  It may have moved on since."""
-
 OVERRUN_AFTER = 0.5
 """Seconds that a function has to clean up once it is interrupted: after these it has overrun."""
 
@@ -57,12 +54,24 @@ _TURNS = ("tenure.engine.", "tenure.server.")
 class Run(Protocol):
     """One execution that may be interrupted."""
 
-    @property
-    def due(self) -> Due:
-        """Returns when it is to be interrupted."""
+    def due(self) -> float | None:
+        """Return when it is to be interrupted, in seconds of the boot clock; None: now.  It may move on later."""
 
     def interrupt(self) -> bool:
         """Interrupt it, unless it is over; False: it cannot be just now, so try again in a moment."""
+
+
+class Ends(Protocol):
+    """What tells of a run until when it may go on."""
+
+    def due(self) -> float | None:
+        """Return when it is to be interrupted, in seconds of the boot clock; None: now."""
+
+    def kind(self) -> type[Interrupt]:
+        """Return as what it is interrupted, now that it is due."""
+
+    def overrun(self) -> None:
+        """Take note, in the watcher's thread, that it goes on although it was interrupted."""
 
 
 class Interrupts:
@@ -154,43 +163,36 @@ class _Later:
 
 
 class _Ending:
-    """How a run ends: closed by its function, or interrupted first, as `interrupted` says then.
+    """How a run ends: closed by its function, or interrupted first, as `interrupted` says then."""
 
-    `kind` tells as what it is interrupted, `overrun` is called, in the watcher's thread, when it goes on after that.
-    """
+    __slots__ = ("_ends", "_first", "_watcher", "interrupted")
 
-    __slots__ = ("_first", "_kind", "_overrun", "_watcher", "due", "interrupted")
-
-    def __init__(
-        self,
-        watcher: Interrupts,
-        due: Due,
-        kind: Callable[[], type[Interrupt]] = lambda: LeaseLost,
-        overrun: Callable[[], None] | None = None,
-    ) -> None:
-        self.due = due
+    def __init__(self, watcher: Interrupts, ends: Ends) -> None:
         self.interrupted: type[Interrupt] | None = None
         self._watcher = watcher
-        self._kind = kind
-        self._overrun = overrun
+        self._ends = ends
         self._first: dict[str, str] = {}
         """Who was first, in each of two steps; its `setdefault` is one, and cheaper than a lock for each job."""
 
     def is_late(self) -> None:
         """Tell that the function has overrun, unless it is over."""
-        if self._overrun is None or self._first.setdefault("late", "overrun") != "overrun":
+        if self._first.setdefault("late", "overrun") != "overrun":
             return
         try:
-            self._overrun()
+            self._ends.overrun()
         except Exception:
             logger.exception("the slot of a function that has overrun could not be given to other jobs")
         finally:
             self._first["told"] = "overrun"
 
+    def due(self) -> float | None:
+        """Return when it is to be interrupted."""
+        return self._ends.due()
+
     def interrupt(self) -> bool:
         """Interrupt it, unless it is closed; False: it cannot be just now."""
         if self._first.setdefault("end", "interrupted") == "interrupted":
-            kind = self._kind()
+            kind = self._ends.kind()
             self._reach(kind)
             self.interrupted = kind
             if kind is not LeaseLost:
@@ -216,7 +218,7 @@ class _Ending:
 
 
 class ThreadRun(_Ending):
-    """A plain function in the thread that calls it; `kind` is raised in it when it is due."""
+    """A plain function in the thread that calls it; its end is raised in it when it is due."""
 
     __slots__ = ("_thread", "_tries")
 
@@ -247,22 +249,16 @@ class ThreadRun(_Ending):
 
 
 class CoroutineRun(_Ending):
-    """A coroutine in the asyncio task that makes this; it is cancelled, with `kind`'s text, when it is due."""
+    """A coroutine in the asyncio task that makes this; it is cancelled, with its end's text, when it is due."""
 
     __slots__ = ("_loop", "_over", "_task")
 
-    def __init__(
-        self,
-        watcher: Interrupts,
-        due: Due,
-        kind: Callable[[], type[Interrupt]] = lambda: LeaseLost,
-        overrun: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, watcher: Interrupts, ends: Ends) -> None:
         from asyncio import current_task  # where there are coroutines, it is loaded
 
         task = current_task()
         assert task is not None
-        super().__init__(watcher, due, kind, overrun)
+        super().__init__(watcher, ends)
         self._task: asyncio.Task[object] = task
         self._loop = task.get_loop()
         self._over = False

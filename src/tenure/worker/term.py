@@ -34,5 +34,9 @@ class Term:
         deadline = self._lease_end()
         return LeaseLost if deadline is None or deadline < self._limit else TimeLimitExceeded
 
+    def overrun(self) -> None:
+        """Take note that the function goes on after its end."""
+        self._hold.overrun()
+
     def _lease_end(self) -> float | None:
         return self._hold.deadline() if self._heeds else inf
