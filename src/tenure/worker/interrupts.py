@@ -206,6 +206,11 @@ class _Ending:
         while not self.interrupted:
             sleep(0)  # the watcher is between its two steps
         self._take_back()
+
+    def _is_over(self) -> None:
+        """Decide, of a run that was interrupted, whether it has overrun; nothing can arrive any more."""
+        while not self.interrupted:
+            sleep(0)
         if self._first.setdefault("late", "closed") != "closed":
             while "told" not in self._first:
                 sleep(0)
@@ -230,7 +235,11 @@ class ThreadRun(_Ending):
             self._watcher.watch(self, earliest)
             return function(argument)
         finally:
-            self._close()
+            try:
+                self._close()
+            finally:  # what has arrived in there, has
+                if self._first["end"] == "interrupted":
+                    self._is_over()
 
     def interrupt(self) -> bool:
         """Raise in the thread, unless the function is over; False: it is where nothing must be raised just now."""
@@ -271,6 +280,8 @@ class CoroutineRun(_Ending):
         finally:
             self._over = True
             self._close()
+            if self._first["end"] == "interrupted":
+                self._is_over()
 
     def _reach(self, kind: type[Interrupt]) -> None:
         """Have it cancelled when the loop comes to it."""
