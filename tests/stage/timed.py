@@ -29,6 +29,8 @@ def is_dead_of_it(stage: Stage, job: Job[Any], attempts: int) -> None:
     assert (found["state"], found["attempts"], found["losses"]) == ("dead", attempts, 0)
     ends = [one["ended"] for one in found["handouts"] if one["ended"] != "left"]
     assert ends == ["retried"] * (attempts - 1) + ["dead"]
+    assert [one["cause"] for one in found["handouts"] if one["ended"] == "retried"] == [REASON] * (attempts - 1)
+    assert {one["error"]["kind"] for one in found["handouts"] if one["ended"] != "left"} == {KIND}
     assert found["reason"] == f"gave up after {attempts} attempts: {REASON}"
     with pytest.raises(JobFailed) as caught:
         job.result(timeout=5)

@@ -12,6 +12,7 @@ from tenure.worker.executor import Executor
 from tenure.worker.interrupts import OVERRUN_AFTER
 from tenure.worker.keeper import LeaseKeeper, Watched
 from tenure.worker.options import WorkerOptions
+from tenure.worker.overruns import patience
 from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
@@ -98,3 +99,9 @@ def test_several_slots_are_refused_beside_it(monkeypatch: pytest.MonkeyPatch, op
     code, output, asked = _started(monkeypatch, "--isolate", option, "4")
     assert (code, asked) == (2, [])
     assert f"--isolate means one slot a process: leave out {option}" in " ".join(output.split())
+
+
+def test_without_it_a_job_has_the_grace_time_and_half_a_second_at_least() -> None:
+    assert patience(WorkerOptions("shop", grace=25.0)) == 25.0
+    assert patience(WorkerOptions("shop", grace=0.0)) == OVERRUN_AFTER
+    assert patience(WorkerOptions("shop", grace=25.0, isolate=True)) == OVERRUN_AFTER

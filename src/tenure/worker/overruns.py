@@ -29,7 +29,7 @@ Verdict = Literal["none", "replace", "end"]
 
 def patience(options: WorkerOptions) -> float:
     """Return for how many seconds a job may go on after its time limit before its process is no longer spared."""
-    return OVERRUN_AFTER if options.isolate else options.grace
+    return OVERRUN_AFTER if options.isolate else max(options.grace, OVERRUN_AFTER)
 
 
 def look_period(options: WorkerOptions) -> float:
