@@ -21,6 +21,8 @@ from tenure.message import Settlement
 from tenure.settle import TERMINATED
 
 WILL_WORDS = 128
+"""Words of 8 bytes for each entry."""
+
 _TAG, _LIMIT, _LENGTH, _TERMINATE, _SINCE, _TEXT = 0, 1, 2, 3, 4, 5
 _MASK = (1 << 64) - 1
 
