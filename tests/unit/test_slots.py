@@ -22,7 +22,7 @@ from tenure.worker.executor import Executor
 from tenure.worker.keeper import is_due
 from tenure.worker.room import Room
 from tenure.worker.settler import Finished
-from tenure.worker.slots import Slots
+from tenure.worker.slots import LONG, Slots
 from tenure.worker.table import Table
 from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt
 
@@ -43,6 +43,11 @@ class Unprintable(Exception):
 @app.task(name="ok")
 def ok(value: Any = None) -> Any:
     return value
+
+
+@app.task(name="takes")
+def takes(seconds: float) -> None:
+    seen["clock"].now += seconds
 
 
 @app.task(name="boom")
@@ -244,6 +249,19 @@ def test_a_fork_that_comes_back_out_of_the_function_is_ended_at_once(rig: Rig, r
     assert (finished.settlement.kind, finished.settlement.result) == ("done", pack_value(False))
     assert rig.table.unanswered() == [receipt()]
     assert rig.table.counts().started == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_slot_of_a_job_that_took_a_while_is_free_once_its_end_is_answered(count: int) -> None:
+    rig = Rig(count)
+    seen["clock"] = rig.clock
+    finished = rig.run(delivery(task="takes", args=(2 * LONG,)))
+    assert max(rig.slots.free().limit for _ in range(20)) <= count - 1
+    rig.table.settled(finished.place, 0)
+    assert rig.slots.free() == Room(count)
+    rig.run(delivery(1, task="takes", args=(LONG / 2,)))
+    rig.slots.stop()
+    assert rig.slots.free() == Room(count)
 
 
 def test_free_slots_are_counted_back(rig: Rig) -> None:

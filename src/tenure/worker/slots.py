@@ -29,6 +29,9 @@ logger = logging.getLogger("tenure.worker")
 SUSPECT_LOSSES = 2
 """From this many losses on a job may be what kills its process, and is kept apart from others of the kind."""
 
+LONG = 0.01
+"""Seconds from which on a job's slot is free only once the broker has answered how it ended."""
+
 _SUSPECT_DELAY = 1.0
 _LATE_DELAY = 0.5
 _FULL_PAUSE = 0.02
@@ -82,6 +85,8 @@ class Slots:
         self._draining = threading.Event()
         self._interrupted = False
         self._suspects: set[bytes] = set()
+        self._unanswered: set[bytes] = set()
+        self._pause = _ANSWER_PAUSE
         self._threads = [self._thread(lane) for lane in range(count)]
         self._overrun_threads: list[threading.Thread] = []
         self._overrun_coroutines: set[bytes] = set()
@@ -131,11 +136,29 @@ class Slots:
         if room.limit < 1 or (room.queues is not None and rest):
             self._collect(wait=None if room.limit < 1 else rest)
             room = self._free.room()
+        owed = self._owed()
+        if owed and room.limit <= owed:
+            self._clock.wait(self._draining, self._pause)
+            self._pause = min(2 * self._pause, _FULL_PAUSE)
+            return Room(0)
+        self._pause = _ANSWER_PAUSE
+        room = room._replace(limit=room.limit - owed)
         places = self._table.room()
         if not places:
             # Hundreds of settlements wait for their answers: the broker is away or slow.
             self._clock.wait(self._draining, _FULL_PAUSE)
         return room if room.limit <= places else room._replace(limit=places)
+
+    def _owed(self) -> int:
+        """Return how many jobs that took a while have ended here and not yet at the broker.
+
+        Nothing is taken in their place until then, so that no more is leased than there are slots.  For shorter ones
+        that would cost too much: the next one is asked for while the end of the last one is on its way.
+        """
+        for receipt in tuple(self._unanswered):
+            if not self._table.knows(receipt):
+                self._unanswered.discard(receipt)
+        return len(self._unanswered)
 
     def _collect(self, wait: float | None = 0.0) -> None:
         """Count the slots that have become free, waiting up to `wait` seconds (None: for ever) for the first."""
@@ -360,6 +383,8 @@ class Slots:
         self._hand_on(held, settlement, self._clock.boot() - started_at)
 
     def _hand_on(self, held: Held, settlement: Settlement, seconds: float) -> None:
+        if seconds >= LONG:
+            self._unanswered.add(held.delivery.receipt)
         self._table.settling(held.place, settlement.kind)
         self._settle(finished(held.delivery, held.place, settlement, seconds))
 
