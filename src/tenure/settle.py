@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from tenure.codec import pack_failure
@@ -134,6 +135,12 @@ def timed_out(timeout: float, policy: Policy, error: BaseException | None = None
     if why is not None:
         return Died(failure, f"not to be tried again ({why}): {TIMEOUT}: {failure.text}")
     return TimedOut(failure)
+
+
+@lru_cache(256)
+def unheard(timeout: float, policy: Policy) -> Outcome:
+    """Return what it means that the time limit was over and nothing was heard of the function."""
+    return timed_out(timeout, policy)
 
 
 def _only(error: BaseException, leaves: list[BaseException]) -> BaseException:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tenure.clock import Clock
 from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Failed, Outcome, Returned, TimedOut, failure_from
-from tenure.settle import Policy, decide, timed_out
+from tenure.settle import Policy, decide, unheard
 from tenure.worker.executor import Executor
 from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
@@ -374,8 +374,7 @@ class Slots:
         message = held.delivery.message
         if isinstance(message, Message) and message.timeout is not None:
             policy = self._executor.policy_of(message)
-            outcome = timed_out(message.timeout, policy)
-            will = decide(outcome, held.delivery, policy, self._clock.wall(), self._roll())
+            will = decide(unheard(message.timeout, policy), held.delivery, policy, self._clock.wall(), self._roll())
             self._table.wills.write(held.place, held.delivery.receipt, limit, will)
 
     def _end(self, held: Held, outcome: Outcome, policy: Policy, started_at: float) -> None:
