@@ -20,25 +20,19 @@ from tenure.server.reports import Reports, as_json, recount
 from tenure.server.session import Arrived, Connection, Parked, ParkedWait
 from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
+from tenure.server.verbs import Verb, Verbs
 from tenure.wire import encode
 from tenure.wire.commands import (
     MAX_WAIT,
     OVER,
-    Add,
     Bad,
     Browse,
     Bye,
-    CancelJob,
     Command,
     Extend,
     Hello,
-    Purge,
-    PurgeQueue,
     Report,
-    Requeue,
-    Settle,
     Show,
-    Switch,
     Take,
     Wait,
 )
@@ -90,23 +84,12 @@ class Hub:
         self._run_out_before: float | None = None
         self._next_check = mono + 1.0
         self._next_sweep = self._next_expiry = mono
-        self._apply_one: dict[type, Callable[[Connection, Any, float, int, float], bytes | None]] = {
-            Hello: self._hello,
-            Add: self._add,
+        self._apply_one: dict[type, Verb] = {
+            **Verbs(engine, answers, self._crowd, self._reports).table,
             Take: self._take,
-            Settle: self._settle,
-            Extend: self._extend,
-            Bye: self._bye,
-            CancelJob: self._cancel_job,
-            Requeue: self._requeue,
-            Purge: self._purge,
-            Switch: self._switch,
-            PurgeQueue: self._purge_queue,
-            Show: self._show,
-            Browse: self._browse,
             Wait: self._wait,
+            Bye: self._bye,
             Report: self._report,
-            Bad: self._bad,
         }
 
     # -- connections ----------------------------------------------------------------------------------------------
@@ -407,26 +390,7 @@ class Hub:
         states = self._engine.states(w.ids, wall)
         return encode.states(states) if final or any(line.state in OVER for line in states) else None
 
-    # -- the other lines: each returns its answer -------------------------------------------------------------------
-
-    def _hello(self, connection: Connection, h: Hello, arrived: float, wall: int, mono: float) -> bytes:
-        if connection.hello is not None and connection.hello.session != h.session:
-            return encode.err("bad-line", "this connection has said hello for another session")
-        if self._engine.is_closed(h.session):
-            return encode.err("closed", "this session has said bye; a new process makes a new one")
-        self._crowd.greet(connection, h)
-        return self._answers.hello(self._engine.store_id, wall)
-
-    def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.add(self._engine.add(a, wall))
-
-    def _settle(self, connection: Connection, s: Settle, arrived: float, wall: int, mono: float) -> bytes:
-        assert connection.hello is not None  # checked in _apply
-        return self._answers.settle(self._engine.settle(connection.hello.session, s, wall))
-
-    def _extend(self, connection: Connection, e: Extend, arrived: float, wall: int, mono: float) -> bytes:
-        assert connection.hello is not None  # checked in _apply
-        return self._answers.extend(self._engine.extend(connection.hello.session, e.items, arrived, mono))
+    # -- lines that end a wait, or are answered later ---------------------------------------------------------------
 
     def _bye(self, connection: Connection, b: Bye, arrived: float, wall: int, mono: float) -> bytes:
         parked = self._parking.of_session(b.session)
@@ -436,27 +400,6 @@ class Hub:
         self._crowd.said_bye(b.session, mono)
         return self._answers.bye(self._engine.bye(b, wall))
 
-    def _cancel_job(self, connection: Connection, c: CancelJob, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.operator(self._engine.cancel_job(c.id, c.terminate, wall))
-
-    def _requeue(self, connection: Connection, r: Requeue, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.operator(self._engine.requeue(r.id, wall))
-
-    def _purge(self, connection: Connection, p: Purge, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.operator(self._engine.purge(p.id, wall))
-
-    def _switch(self, connection: Connection, s: Switch, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.switch(self._engine.switch(s.verb, s.queue))
-
-    def _purge_queue(self, connection: Connection, p: PurgeQueue, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.purge_queue(self._engine.purge_queue(p.queue, p.after, wall))
-
-    def _show(self, connection: Connection, s: Show, arrived: float, wall: int, mono: float) -> bytes:
-        return self._reports.show(s)
-
-    def _browse(self, connection: Connection, b: Browse, arrived: float, wall: int, mono: float) -> bytes:
-        return self._reports.browse(b)
-
     def _report(self, connection: Connection, r: Report, arrived: float, wall: int, mono: float) -> bytes | None:
         if r.what == "record":
             return self._reports.record()
@@ -465,7 +408,3 @@ class Hub:
         connection.busy = True
         self._questions.append(connection)
         return None
-
-    def _bad(self, connection: Connection, bad: Bad, arrived: float, wall: int, mono: float) -> bytes:
-        connection.closing = connection.closing or bad.fatal
-        return encode.err(bad.code, bad.text)
