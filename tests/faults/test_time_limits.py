@@ -12,6 +12,7 @@ from tenure import Job, JobCancelled
 from tenure.faults import Proxy
 from tenure.worker.interrupts import OVERRUN_AFTER
 from tenure.worker.keeper import LISTEN_PERIOD
+from tenure.worker.overruns import LOOK_PERIOD
 from tests.stage.apps import limits
 from tests.stage.figures import recovered
 from tests.stage.harness import Stage, wait_for
@@ -28,10 +29,8 @@ def test_those_that_no_exception_reaches_cost_their_processes_after_the_grace_ti
     for job in jobs:
         is_dead_of_it(bare, job, 2)
         first, *_, last = bare.executions(job.id)
-        again = last.start - first.start
         assert first.pid != last.pid
-        assert again > LIMIT + grace
-        recovered("a function that cannot be ended runs again after limit and grace", again, LIMIT + grace + 1.5)
+        _is_ended_within(bare, job, LIMIT + grace + LOOK_PERIOD)
     bare.check(limits.app.counts)
 
 
@@ -45,13 +44,19 @@ def test_isolated_jobs_are_ended_with_their_processes_near_the_limit_and_alone(b
     assert [job.result(timeout=10) for job in quick] == list(range(10))
     for job in (*stuck, others[0]):
         is_dead_of_it(bare, job, 2)
-        for one in bare.job(job.id)["handouts"]:
-            took = (one["end_at"] - one["begin_at"]) / 1000
-            assert took >= LIMIT
-            recovered("an isolated function that cannot be ended is ended", took, LIMIT + OVERRUN_AFTER)
+        _is_ended_within(bare, job, LIMIT + OVERRUN_AFTER)
     totals = bare.check(limits.app.counts)["totals"]
     assert (totals["handouts"]["lost"], totals["handouts"]["left"], totals["refused"]) == (0, 0, 0)
     _is_one_at_a_time(bare)
+
+
+def _is_ended_within(stage: Stage, job: Job[Any], seconds: float) -> None:
+    """Hold how long the attempts took against what is promised; where it had to leave with another job, it had none."""
+    for one in stage.job(job.id)["handouts"]:
+        took = (one["end_at"] - one["begin_at"]) / 1000
+        if one["ended"] != "left":
+            assert took >= LIMIT
+            recovered(f"a function that no exception reaches is ended ({seconds:g} s)", took, seconds)
 
 
 def _is_one_at_a_time(stage: Stage) -> None:
