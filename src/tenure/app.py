@@ -218,10 +218,8 @@ class App(TaskMaker, Hooks):
 
     def loaded(self) -> Loaded:
         """Return the settings with where each was written; raises ConfigError for one that cannot be."""
-        loaded = self._loaded
-        if loaded is None:
-            loaded = self._loaded = load(self._words)
-        return loaded
+        with self._lock:  # a fork waits for it: what is imported to read them leaves no import half done in a child
+            return self._load()
 
     def use_broker(self, url: str) -> None:
         """Use this broker instead of the app's own, as `--broker` does; before the first job is added.
@@ -297,12 +295,19 @@ class App(TaskMaker, Hooks):
         self._broker = None
         self._senders = None
 
+    def _load(self) -> Loaded:
+        """Return the settings; call it with the lock."""
+        loaded = self._loaded
+        if loaded is None:
+            loaded = self._loaded = load(self._words)
+        return loaded
+
     def _sender_threads(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._senders is None:
                 from concurrent.futures import ThreadPoolExecutor
 
-                self._senders = ThreadPoolExecutor(self.settings.pool_size, "tenure-add")
+                self._senders = ThreadPoolExecutor(self._load().settings.pool_size, "tenure-add")
             return self._senders
 
     def _connect(self) -> Broker:
@@ -316,7 +321,8 @@ class App(TaskMaker, Hooks):
             return self._given
         from tenure.brokers import connect  # a process that only defines tasks needs no socket
 
-        return connect(self.broker_url, add_timeout=self.settings.add_timeout, pool_size=self.settings.pool_size)
+        settings = self._load().settings
+        return connect(self.broker_url, add_timeout=settings.add_timeout, pool_size=settings.pool_size)
 
     def _defined(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[..., Any]:
         task = define(self, function, name, options)
