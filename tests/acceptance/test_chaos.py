@@ -32,9 +32,10 @@ class Talking:
         self._popen.stdin.write(f"{line}\n")
         self._popen.stdin.flush()
 
-    def end(self, number: int) -> tuple[int, str]:
-        """Send a signal; returns the exit code and what was written until then."""
-        self._popen.send_signal(number)
+    def end(self, *numbers: int) -> tuple[int, str]:
+        """Send signals; returns the exit code and what was written until then."""
+        for number in numbers:
+            self._popen.send_signal(number)
         out, err = self._popen.communicate(timeout=10)
         return self._popen.returncode, out + err
 
@@ -86,7 +87,7 @@ def test_a_fault_comes_again_and_again_and_nonsense_is_answered() -> None:
         between.type("\x00\x80\x1b")
         for _ in range(3):
             between.line("  cut")
-        code, rest = between.end(signal.SIGINT)
+        code, rest = between.end(signal.SIGINT, signal.SIGTERM)
     assert code == 0
     assert "is no verb; there are pass, cut," in rest
     assert "Traceback" not in rest

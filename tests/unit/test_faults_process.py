@@ -182,6 +182,12 @@ def test_a_wall_clock_is_moved_at_the_start_and_while_it_runs(start: Starts) -> 
     assert _ahead(child) == [120] * 4
 
 
+def test_a_process_with_a_moved_clock_writes_a_log_with_the_moved_time(start: Starts) -> None:
+    code = "import logging, sys; logging.basicConfig(stream=sys.stdout, format='%(asctime)s'); logging.error('')"
+    with MovedClock(9e9) as clock:
+        assert start(code, env=clock.env()).line() > "2300-01-01"
+
+
 def test_a_moved_clock_keeps_what_is_on_the_path_and_what_customizes_python(start: Starts, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.environ['CUSTOMIZED'] = 'yes'")
     (tmp_path / "its_own.py").write_text("word = 'found'")

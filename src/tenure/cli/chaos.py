@@ -14,6 +14,7 @@ from itertools import repeat
 import click
 
 from tenure.cli.options import seconds
+from tenure.cli.signals import on_end
 from tenure.errors import ConfigError
 from tenure.faults import Fault, Proxy, Schedule, Turn, parse_fault, perform, run_schedule
 from tenure.faults.verbs import VERBS, verb_of
@@ -162,8 +163,7 @@ class Chaos:
 def _stopped_by_signals() -> threading.Event:
     """Return what Ctrl+C and SIGTERM set."""
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    on_end(stop.set)
     signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background a terminal has nothing to read: no need to stop
     return stop
 

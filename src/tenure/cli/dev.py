@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from queue import SimpleQueue
 import click
 
 from tenure.cli.options import log_level_option
+from tenure.cli.signals import on_end
 from tenure.errors import ConfigError
 
 GRACE = 3
@@ -164,8 +164,7 @@ class Development:
 
     def run(self) -> int:
         """Serve and work until told to leave; returns the exit code."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._events.put(Told()))
+        on_end(lambda: self._events.put(Told()))
         watcher = threading.Thread(target=self._watch)
         if self._folders:
             watcher.start()

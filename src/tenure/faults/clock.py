@@ -43,14 +43,19 @@ def clock_gettime_ns(clock):
     return real_gettime_ns(clock) + (read(offset)[0] if clock == time.CLOCK_REALTIME else 0)
 
 
-def defaulting(real):
-    return lambda seconds=None: real(now() if seconds is None else seconds)
+class Defaulting:
+    # An object and no function, which would become a method where it is a class's attribute, as in logging.Formatter.
+    def __init__(self, real):
+        self.real = real
+
+    def __call__(self, seconds=None):
+        return self.real(now() if seconds is None else seconds)
 
 
 time.time, time.time_ns = now, time_ns
 time.clock_gettime_ns = clock_gettime_ns
 time.clock_gettime = lambda clock: clock_gettime_ns(clock) / 1e9
-time.gmtime, time.localtime, time.ctime = map(defaulting, (real_gmtime, real_localtime, real_ctime))
+time.gmtime, time.localtime, time.ctime = map(Defaulting, (real_gmtime, real_localtime, real_ctime))
 
 # Python imports one module of this name only: the one that this hides has its turn now.
 here = os.path.dirname(os.path.abspath(__file__))

@@ -27,7 +27,7 @@ _MIB = 1024 * 1024
 def _no_space(answer: Full) -> str:
     return (
         f"{answer.room / _MIB:.1f} MiB are free for the data file and {answer.wanted / _MIB:.1f} MiB are wanted "
-        "for new jobs; nothing was stored. Make room on its disk; jobs that are there go on"
+        "for new jobs; nothing was stored. Make room on its disk; jobs that run can be ended meanwhile"
     )
 
 

@@ -31,7 +31,12 @@ class Shortage:
         space = self._engine.space
         free = f"{space.room / MIB:.1f} MiB are free for the data file"
         if holding:
-            log.error("%s: no job is handed out until there is more, so that those that run can be ended", free)
+            log.error(
+                "%s: no job is handed out until there is more, so that those that run can be ended; make room on its "
+                "disk (new jobs need %.1f MiB, see --reserve)",
+                free,
+                space.wanted / MIB,
+            )
         elif refusing:
             log.warning(
                 "%s: new jobs are refused until %.1f MiB are free, while those that are there go on",

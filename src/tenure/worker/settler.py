@@ -218,5 +218,5 @@ def _without_text(settlement: Settlement) -> str:
 def _log_refusal(finished: Finished, answer: Settled) -> None:
     job = finished.settlement.receipt[:32].decode()
     kind = finished.settlement.kind
-    where = (kind, finished.task, job, answer.answer, answer.detail)
-    logger.warning("the %s of %s %s came too late (%s %s)", *where, extra=_named(finished))
+    why = f"{answer.answer} {answer.detail}".strip()
+    logger.warning("the %s of %s %s came too late (%s)", kind, finished.task, job, why, extra=_named(finished))
