@@ -13,8 +13,8 @@ _ENDS = (signal.SIGINT, signal.SIGTERM)
 def on_end(act: Callable[[], object]) -> None:
     """Call `act` in a thread of its own at every Ctrl+C and SIGTERM from now on; in the main thread only.
 
-    The interpreter writes each signal into a socket itself.  A handler would not do: it waits until the main thread runs
-    Python code, and a signal that comes right before that thread begins to wait on a lock is not seen.
+    The interpreter writes each signal into a socket itself.  A handler would not do: it waits until the main thread
+    runs Python code, and a signal that comes right before that thread begins to wait on a lock is not seen.
     """
     told, tell = socket.socketpair()
     tell.setblocking(False)
