@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from weakref import WeakSet
 
 from tenure.brokers.connection import Connection, tell_of_forks
@@ -71,6 +72,8 @@ class Pool:
         try:
             connection = self._idle.pop()  # one step, so it needs no lock
         except IndexError:
+            connection = None
+        if connection is None:  # outside of `except`: what fails from here on has nothing to do with an empty list
             return self._wait(limit)
         if self._boot() - connection.used_at < IDLE_LIMIT:
             return connection
@@ -116,11 +119,10 @@ class Pool:
             waiter.woken.release()
 
     def _free(self) -> Connection | _Place | None:
-        try:
+        with suppress(IndexError):
             return self._idle.pop()
-        except IndexError:
-            if len(self._taken) >= self._size:
-                return None
+        if len(self._taken) >= self._size:
+            return None
         place = _Place()
         self._taken.add(place)
         return place
