@@ -56,7 +56,7 @@ def test_every_code_block_is_python() -> None:
 
 def test_what_is_not_there_yet_is_listed_once() -> None:
     listed = re.findall(r"^- \*\*(.+?)\.\*\*", text("README.md").partition("does not do yet\n")[2], re.MULTILINE)
-    assert "Time limits" in listed
+    assert "Schedules and workflows" in listed
     assert len(listed) == len(set(listed))
 
 
