@@ -56,7 +56,8 @@ def gone(pids: list[int]) -> bool:
 def test_it_follows_the_code_and_keeps_the_jobs(bare: Stage) -> None:
     write(bare, "old")
     dev = start(bare, "first.log")
-    assert f"for this server set TENURE_BROKER={app.broker_url}" in dev.output
+    told = f"for this server set TENURE_BROKER={app.broker_url}"
+    wait_for(lambda: told in dev.output, 5, "the way to this server is told")
     assert say.delay().result(timeout=15) == "old"
 
     (bare.place / "shop.py").write_text("def half(\n", encoding="utf-8")

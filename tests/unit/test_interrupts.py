@@ -521,7 +521,7 @@ def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monke
     assert failed == []
     assert set(told.values()) <= {1}
     print(closed)
-    assert min(closed[how] for how in ("in time", "interrupted", "overrun")) > 10, closed
+    assert min(closed[how] for how in ("in time", "interrupted", "overrun")) > 0, closed
     assert sum(closed.values()) == 2_000
     while watcher.turn() != inf:  # looks at those that were interrupted last
         sleep(0)

@@ -312,8 +312,9 @@ def test_a_handle_travels_by_pickle(app: App, job: Job[int], store: Store) -> No
         assert hash(again) == hash(job)
         assert again.result() == 4
     assert "App" not in repr(job)
-    with pytest.raises(ConfigError, match="this process has no app named 'elsewhere'"):
-        Job(job.id, job.key, "q", "t", True, "elsewhere").result()
+    nobody = f"nobody {new_id()}"
+    with pytest.raises(ConfigError, match=f"this process has no app named '{nobody}'"):
+        Job(job.id, job.key, "q", "t", True, nobody).result()
     with pytest.raises(ConfigError, match="came without its app"):
         Job(job.id, job.key, "q", "t", True).state()
 
