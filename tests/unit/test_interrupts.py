@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from math import inf
 from queue import Empty, SimpleQueue
 from time import sleep
@@ -473,6 +474,9 @@ def _swallowed(rig: Rig, at: float) -> None:
         rig.look(at)
 
 
+WAYS = ("in time", "interrupted", "overrun")
+
+
 def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was told to have overrun has lost its slot: told too late, or twice, a slot would be lost or doubled."""
     monkeypatch.setattr(interrupts, "OVERRUN_AFTER", 0.0005)
@@ -489,7 +493,10 @@ def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monke
 
     def slot() -> None:
         dice = random.Random(seed)
-        for number in range(2_000):
+        # Each way has to be seen more than ten times: on a busy machine one of them may be rare, so go on until it was.
+        for number in count():
+            if number >= 2_000 and min(closed[how] for how in WAYS) > 10:
+                return
             run = ThreadRun(watcher, Until(lambda: None, TimeLimitExceeded, partial(told.update, [number])))
             with suppress(TimeLimitExceeded, LeaseLost, ValueError):
                 dice.choice(_ENDS)(run, dice.choice((300, 3_000, 30_000)))
@@ -521,7 +528,7 @@ def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monke
     assert failed == []
     assert set(told.values()) <= {1}
     print(closed)
-    assert min(closed[how] for how in ("in time", "interrupted", "overrun")) > 0, closed
-    assert sum(closed.values()) == 2_000
+    assert min(closed[how] for how in WAYS) > 10, closed
+    assert sum(closed.values()) >= 2_000
     while watcher.turn() != inf:  # looks at those that were interrupted last
         sleep(0)
