@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tenure.engine import queues, sweep, taking
+from tenure.engine import core, queues, sweep, taking
 from tenure.outcome import NO_TASK
 from tenure.wire.words import quote
 from tests.property.lab import Lab, Line, hexid
@@ -248,6 +248,19 @@ def test_a_job_that_nobody_takes_expires_all_the_same(lab: Lab) -> None:
     assert line.ask(f"requeue {hexid(2)}") == "ok ready"
     lab.pass_time(5.0)
     assert lab.job(2)["state"] == "ready"
+
+
+def test_of_many_that_expire_together_each_frees_its_key_and_is_told_of(lab: Lab) -> None:
+    line, caller = lab.connect(), lab.connect(2)
+    count = 2 * core.TOGETHER + 3
+    line.ask("\n".join(lab.add(n, f"x=+2000 k=key{n}") for n in range(count)))
+    line.ask(lab.add(count, "x=+60000 k=another"))
+    caller.write(f"wait 20000 {hexid(0)} {hexid(count - 1)}\n".encode())
+    lab.pass_time(2.5)
+    assert [words.split()[2] for words in caller.read().decode().splitlines() if "expired" in words] == ["dead"] * 2
+    assert lab.counts() == {"added": count + 1, "dead": count, "expired": count, "ready": 1}
+    again = line.ask("\n".join(lab.add(1_000 + n, f"k=key{n}") for n in range(count)))
+    assert again.count("created") == count
 
 
 def test_a_paused_queue_keeps_nothing_that_is_too_late(lab: Lab) -> None:

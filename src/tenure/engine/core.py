@@ -6,6 +6,7 @@ its counts, so that each transition stands in one place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -176,14 +177,19 @@ class Core:
             return
         expired = state == DEAD
         self.store.begin()
-        self.store.many(END_WAITING, [(state, expired, wall, reason, job.id) for job in jobs])
+        change, ids = (state, expired, wall, reason), [job.id for job in jobs]
+        whole = len(ids) // TOGETHER * TOGETHER
+        for at in range(0, whole, TOGETHER):
+            self.store.execute(END_MANY_WAITING, (*change, *ids[at : at + TOGETHER]))
+        self.store.many(END_WAITING, [(*change, id) for id in ids[whole:]])
         for job in jobs:
             self.free_key(job.task, job.key)
-            self.note_end(job.id)
-            tally = self.ledger.queues[job.queue]
-            tally[STATE_NAMES[job.state]] -= 1
-            tally[STATE_NAMES[state]] += 1
-            tally["expired"] += expired
+        self.ended |= self.awaited.keys() & ids
+        for (queue, before), n in Counter((job.queue, job.state) for job in jobs).items():
+            tally = self.ledger.queues[queue]
+            tally[STATE_NAMES[before]] -= n
+            tally[STATE_NAMES[state]] += n
+            tally["expired"] += n * expired
 
     # -- the end of a hand-out ------------------------------------------------------------------------------------
 
@@ -318,7 +324,12 @@ RUNNING_LEASES = """
     FROM jobs WHERE state = 3
 """
 
-END_WAITING = "UPDATE jobs SET state = ?, expired = ?, ended_at = ?, reason = ?, run_at = NULL WHERE id = ?"
+_END_WAITING = "UPDATE jobs SET state = ?, expired = ?, ended_at = ?, reason = ?, run_at = NULL WHERE id"
+END_WAITING = f"{_END_WAITING} = ?"
+
+TOGETHER = 100
+"""Jobs that one statement ends, where so many are past their latest start: it takes two thirds of the time."""
+END_MANY_WAITING = f"{_END_WAITING} IN ({', '.join('?' * TOGETHER)})"
 
 END_DONE = """
     UPDATE jobs SET state = 4, attempts = attempts + 1, ended_at = ?, end_at = ?, end_commit = ?, how = 1,
