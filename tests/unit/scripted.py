@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Self
 from zlib import crc32
 
+from tenure.clock import boot
 from tenure.codec import encode_body
 from tenure.message import Message
 from tenure.wire.commands import Add, Command, Hello
@@ -16,10 +17,13 @@ from tenure.wire.parse import CommandParser
 
 
 class MovedClock:
-    """All three clocks in one number; a wait moves it instead of waiting."""
+    """All three clocks in one number; a wait moves it instead of waiting.
+
+    It starts with the machine's own, which connections note their use by: none is idle before the clock is moved.
+    """
 
     def __init__(self) -> None:
-        self.now = 1000.0
+        self.now = boot()
         self.waits: list[float] = []
 
     def wall(self) -> float:

@@ -96,13 +96,13 @@ def test_what_was_taken_comes_as_deliveries_with_an_own_deadline() -> None:
         taker.close()
 
 
-@pytest.mark.parametrize(("expires", "start_by"), [(None, None), (60_001, 1_060.0), (1, None)])
-def test_a_latest_start_is_told_by_the_own_clock(expires: int | None, start_by: float | None) -> None:
+@pytest.mark.parametrize(("expires", "left"), [(None, None), (60_001, 60.0), (1, None)])
+def test_a_latest_start_is_told_by_the_own_clock(expires: int | None, left: float | None) -> None:
     """The server, whose calendar shows 1 ms here, hands out nothing that is too late: else its clock was set."""
     with Scripted(answers(encode.jobs([job()._replace(expires=expires)]))) as server:
-        taker = consumer(client(server))
+        taker = consumer(client(server, clock := MovedClock()))
         (taken,) = taker.take(1, 0.0)
-        assert taken.start_by == (None if start_by is None else pytest.approx(start_by))
+        assert taken.start_by == (None if left is None else pytest.approx(clock.now + left))
         taker.close()
 
 
@@ -320,12 +320,15 @@ def test_long_lists_of_receipts_are_split_below_a_lines_limit() -> None:
                 peer.send(b"ok" + b" 1000" * len(command.items) + b"\n")
             elif isinstance(command, commands.Bye):
                 peer.send(b"ok" + b" done/late" * len(command.receipts) + b"\n")
+            elif isinstance(command, commands.Untake):
+                peer.send(b"ok\n")
 
     with Scripted(serve) as server:
         keeper = client(server).keeper()
         assert len(keeper.extend([Extend(receipt) for receipt in receipts(3_000)])) == 3_000
         assert keeper.extend([]) == []
         assert keeper.bye(SESSION, "lost", "signal 9", receipts(3_000)) == [EndedAs("done", True)] * 3_000
+        keeper.untake(SESSION, 7, "did not listen", receipts(commands.MAX_TAKE))
         assert max(map(len, lines(server.peers[0]))) < commands.MAX_LINE
         keeper.close()
 
