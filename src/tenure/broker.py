@@ -114,6 +114,10 @@ QueueVerb = Literal["pause", "resume", "close", "open"]
 class Consumer(Protocol):
     """One worker process's line to the broker; `take` and `settle` are called from different threads."""
 
+    @property
+    def number(self) -> int:
+        """The number of the next take, from 1 on: the same one until a complete answer has been read."""
+
     def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
         """Take up to `limit` jobs, waiting up to `wait` seconds for the first; an empty list when none came.
 
@@ -146,6 +150,12 @@ class Keeper(Protocol):
 
     def bye(self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]) -> list[EndedAs]:
         """Give back all that the session still holds; returns how each receipt in `settling` had ended."""
+
+    def untake(self, session: str, number: int, cause: str, held: Sequence[bytes]) -> None:
+        """Give back what a session's take of this number was given, but for the receipts in `held`.
+
+        The take itself, where it waits or comes late, is answered empty.  No loss is counted.
+        """
 
     def close(self) -> None:
         """Close the connection; ends no lease."""

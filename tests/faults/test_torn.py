@@ -168,6 +168,17 @@ def bye(bench: Bench) -> None:
     bench.done(again)
 
 
+def untake(bench: Bench) -> None:
+    """Give back a job that a process was given and has not read: no loss, and the job is ready at once."""
+    job = bench.add()
+    bench.take(job)
+    bench.before(b"untake")
+    repeat(lambda: bench.keeper.untake(bench.session, bench.consumer.number - 1, "did not listen", []))
+    (again,) = bench.take(job, fence=2)
+    assert (again.attempt, again.losses) == (1, 0)
+    bench.done(again)
+
+
 @dataclass(frozen=True)
 class Act:
     """What is done over and over with a line torn, how its hand-outs end, and the bytes from one place to the next."""
@@ -186,6 +197,7 @@ ACTS = {
     "retry": Act(b"retry", retry, {"done": 1, "retried": 1}),
     "extend": Act(b"extend", extend, {"done": 1}),
     "bye": Act(b"bye", bye, {"done": 1, "lost": 1}),
+    "untake": Act(b"untake", untake, {"done": 1, "left": 1}),
     "hello": Act(b"hello", another, {"done": 1}, SOME),
     "three adds": Act(b"add", three, {"done": 3}, SOME),
     "take of three": Act(b"take", three, {"done": 3}, SOME),

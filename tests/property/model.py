@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tenure.engine.adding import AddAnswer, Closed, Conflict, Created, Exists
 from tenure.engine.core import Retention
 from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, Job, QueueVerb, Settle, Take
+from tenure.wire.commands import Add, Bye, ExtendItem, Job, QueueVerb, Settle, Take, Untake
 
 FLOOR_MS = 600_000
 REPEATED = {
@@ -305,6 +305,15 @@ class Model:
             if last is not None and last.session == b.session:
                 self.cut_off(job, b.end, b.cause)
         return [self.ended(id, number) for id, number in b.receipts]
+
+    def untake(self, u: Untake) -> None:
+        session = self.session(u.session)
+        if session.closed:
+            return
+        session.answered = max(session.answered, u.number)
+        for id, number in self.held_by(u.session, u.number):
+            if (id, number) not in u.receipts:
+                self.cut_off(self.jobs[id], "left", u.cause)
 
     def ended(self, id: bytes, number: int) -> ByeAnswer:
         job = self.jobs.get(id)

@@ -30,6 +30,7 @@ from tenure.wire.commands import (
     Settle,
     Switch,
     Take,
+    Untake,
 )  # fmt: skip
 from tests.property import moves
 from tests.property.model import FLOOR_MS, Model
@@ -44,7 +45,7 @@ STEPS = [
     *["work"] * 5,
     *["take"] * 2,
     *["settle"] * 7,
-    *["extend", "bye", "cancel_job", "requeue", "requeue", "purge"],
+    *["extend", "bye", "untake", "cancel_job", "requeue", "requeue", "purge"],
     *["switch", "purge_queue"],
     *["again"] * 5,
     *["failing_turn"] * 3,
@@ -55,7 +56,7 @@ STEPS = [
     *["the_books_match_a_fresh_start", "a_job_is_shown"],
 ]
 """What may happen in a step; what stands here more often happens more often."""
-Line = Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Switch | PurgeQueue
+Line = Add | Take | Settle | Extend | Bye | Untake | CancelJob | Requeue | Purge | Switch | PurgeQueue
 Sent = tuple[bytes, Line]
 """A line and the session on whose connection it was sent."""
 
@@ -122,6 +123,8 @@ class EngineMachine(RuleBasedStateMachine):
                 expected = model.extend(session, line.items, arrived)
             case Bye():
                 answer, expected = engine.bye(line, wall), model.bye(line)
+            case Untake():
+                answer, expected = engine.untake(line, wall), model.untake(line)  # type: ignore[func-returns-value]
             case CancelJob():
                 answer = engine.cancel_job(line.id, line.terminate, wall)
                 expected = model.cancel_job(line.id, line.terminate)
@@ -274,6 +277,13 @@ class EngineMachine(RuleBasedStateMachine):
             self.living[self.living.index(session)] = self.sessions[-1]
         receipts = tuple(self.pick_receipt(data) for _ in range(data.draw(st.integers(0, 2))))
         self.send(KEEPER, Bye(session, end, "SIGKILL", receipts))
+
+    def untake(self, data: st.DataObject) -> None:
+        """A process does not listen: one of its takes, perhaps one that never came, goes back but for what it holds."""
+        session = self.pick_session(data)
+        number = data.draw(st.integers(1, self.model.session(session).answered + 1))
+        receipts = tuple(self.pick_receipt(data) for _ in range(data.draw(st.integers(0, 2))))
+        self.send(KEEPER, Untake(session, number, "did not listen", receipts))
 
     def cancel_job(self, data: st.DataObject) -> None:
         self.send(KEEPER, CancelJob(self.pick_job(data), data.draw(st.booleans())))

@@ -30,6 +30,7 @@ from tenure.wire.commands import (
     StateLine,
     Switch,
     Take,
+    Untake,
     Wait,
 )
 from tenure.wire.parse import CommandParser
@@ -140,6 +141,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
         ).map(tuple),
     ),
     st.builds(Bye, ids, st.sampled_from(["left", "lost"]), texts, st.lists(receipts, max_size=4).map(tuple)),
+    st.builds(Untake, ids, st.integers(1, 2**62), texts, st.lists(receipts, max_size=4).map(tuple)),
     st.builds(CancelJob, ids, st.booleans()),
     st.builds(Requeue, ids),
     st.builds(Purge, ids),
@@ -170,6 +172,9 @@ def line(command: Command) -> bytes:
             return encode.bye(
                 command.session.hex(), command.end, command.cause, [_receipt(pair) for pair in command.receipts]
             )
+        case Untake():
+            held = [_receipt(pair) for pair in command.receipts]
+            return encode.untake(command.session.hex(), command.number, command.cause, held)
         case CancelJob():
             return encode.cancel_job(command.id.hex(), command.terminate)
         case Requeue():

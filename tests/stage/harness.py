@@ -114,7 +114,7 @@ class Stage:
         self.place = place
         self.url = ""
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
-        self.env |= {"PYTHONPATH": str(ROOT), marks.FOLDER: str(place), "NO_COLOR": "1"}
+        self.env |= {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", marks.FOLDER: str(place), "NO_COLOR": "1"}
         self.workers: list[Worker] = []
         self._started: list[Running] = []
         self._apps: list[App] = []

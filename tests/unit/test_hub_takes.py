@@ -184,6 +184,61 @@ def test_a_parked_take_is_closed_by_a_bye_from_elsewhere(lab: Lab) -> None:
     assert Line(lab).ask(f"hello 1 {session_of(1)} worker w").startswith("err closed")
 
 
+# -- takes that are not read --------------------------------------------------------------------------------------
+
+
+def test_what_a_take_was_given_and_nobody_reads_goes_back_without_a_loss(lab: Lab) -> None:
+    worker, keeper, other = lab.connect(1), lab.connect(2), lab.connect(3)
+    for n in (1, 2, 3):
+        keeper.ask(lab.add(n))
+    assert len(receipts(worker.ask(take(1, limit=1)))) == 1
+    assert len(receipts(worker.ask(take(2)))) == 2
+    assert keeper.ask(f"untake {session_of(1)} 2 unread {hexid(2)}:1") == "ok"
+    given = other.ask(take(1))
+    assert receipts(given) == [f"{hexid(3)}:2"], "not what an older take was given, nor what is held of this one"
+    assert f"{hexid(3)} 2 30000 30000 1 0 q " in given, "neither an attempt nor a loss"
+    assert receipts(worker.ask(take(2))) == [f"{hexid(2)}:1"], "a repeat is given what is left"
+    assert worker.ask(f"done {hexid(3)}:1") == "refused left"
+
+
+def test_a_parked_take_that_is_not_read_is_answered_empty_and_never_again(lab: Lab) -> None:
+    worker, keeper = lab.connect(1), lab.connect(2)
+    worker.ask(take(1, wait=10_000))
+    assert keeper.ask(f"untake {session_of(1)} 1 unread") == "ok"
+    assert worker.read() == b"jobs 0 0\n"
+    keeper.ask(lab.add(1))
+    assert worker.ask(take(1)) == "jobs 0 0", "a late copy of it is given nothing"
+    assert receipts(worker.ask(take(2))) == [f"{hexid(1)}:1"]
+
+
+def test_a_take_that_comes_after_it_was_said_to_be_unread_is_given_nothing(lab: Lab) -> None:
+    keeper = lab.connect(2)
+    keeper.ask(lab.add(1))
+    assert keeper.ask(f"untake {session_of(1)} 1 unread") == "ok"
+    worker = lab.connect(1)
+    assert worker.ask(take(1)) == "jobs 0 0"
+    assert receipts(worker.ask(take(2))) == [f"{hexid(1)}:1"]
+
+
+def test_a_late_copy_of_it_ends_nothing_that_a_later_take_was_given(lab: Lab) -> None:
+    worker, keeper = lab.connect(1), lab.connect(2)
+    keeper.ask(lab.add(1))
+    worker.ask(take(1))
+    keeper.ask(f"untake {session_of(1)} 1 unread")
+    assert receipts(worker.ask(take(2))) == [f"{hexid(1)}:2"]
+    worker.ask(take(3, wait=10_000))
+    assert keeper.ask(f"untake {session_of(1)} 1 unread") == "ok"
+    assert worker.read() == b"", "the take that waits now goes on waiting"
+    assert lab.connect(1).ask(f"done {hexid(1)}:2") == "ok done"
+
+
+def test_a_session_that_has_said_bye_is_past_it(lab: Lab) -> None:
+    keeper = lab.connect(2)
+    keeper.ask(f"bye {session_of(1)} left why")
+    assert keeper.ask(f"untake {session_of(1)} 1 unread") == "ok"
+    assert Line(lab).ask(f"hello 1 {session_of(1)} worker w").startswith("err closed")
+
+
 def test_a_draining_server_answers_parked_takes_empty(lab: Lab) -> None:
     worker = lab.connect(1)
     worker.ask(take(1, wait=10_000))

@@ -24,6 +24,7 @@ from tenure.worker.room import Room
 from tenure.worker.settler import Finished
 from tenure.worker.slots import LONG, Slots
 from tenure.worker.table import Table
+from tenure.worker.unread import NOT_LISTENING
 from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt
 
 app = App("shop")
@@ -138,6 +139,28 @@ def test_what_cannot_start_in_time_any_more_is_given_back_unrun(rig: Rig) -> Non
     assert settlement.delay > 0  # the server's clock may be behind: it is not to come again at once
     assert rig.table.counts().started == 0
     assert rig.run(replace(delivery(1, task="ok"), start_by=rig.clock.now + 0.1)).settlement.kind == "done"
+
+
+def test_all_that_a_revoked_take_brings_is_given_back_unrun() -> None:
+    rig = Rig(2)
+    rig.table.take.open(7, rig.clock.now)
+    rig.table.take.revoke(7)
+    rig.slots.deliver([delivery(0, task="ok"), delivery(1, task="ok")])
+    assert [(one.settlement.kind, one.settlement.reason) for one in rig.out] == [("release", NOT_LISTENING)] * 2
+    assert rig.table.counts().started == 0
+    rig.slots.stop()
+
+
+def test_all_that_a_take_brings_is_entered_before_any_of_it_starts() -> None:
+    entered: list[int] = []
+    rig = Rig(2)
+    rig.table.take.open(7, rig.clock.now)
+    rig.table.begin = lambda lane: entered.append(rig.table.held(0))  # type: ignore[method-assign]
+    rig.slots.deliver([delivery(0, task="ok"), delivery(1, task="ok")])
+    assert rig.came.acquire(timeout=10)
+    assert rig.came.acquire(timeout=10)
+    assert entered[0] == 2
+    rig.slots.stop()
 
 
 def test_none_has_no_result(rig: Rig) -> None:

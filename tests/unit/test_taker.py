@@ -8,6 +8,7 @@ import pytest
 from tenure.message import Delivery
 from tenure.worker.patience import Patience
 from tenure.worker.room import Room
+from tenure.worker.table import Table
 from tenure.worker.taker import Taker
 from tests.unit.worker_fakes import HandClock, ScriptedConsumer, delivery
 
@@ -17,15 +18,21 @@ class Rig:
 
     def __init__(self, consumer: ScriptedConsumer, free: Sequence[int | Room] = (), rounds_when_empty: int = 1) -> None:
         self.clock = HandClock()
+        self.table = Table.create(4, shared=False)
         self.delivered: list[Delivery] = []
+        self.open: list[int] = []
         self._free = list(free)
         self._left = rounds_when_empty
         self.rests: list[float] = []
         consumer.when_empty = self._count_down
         self.taker = Taker(
-            consumer, self._room, self.delivered.extend, self.clock,
-            Patience(self.clock, lambda: 1.0),
+            consumer, self._room, self._deliver, self.clock,
+            Patience(self.clock, lambda: 1.0), self.table,
         )  # fmt: skip
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.delivered.extend(deliveries)
+        self.open.append(self.table.take.number())
 
     def _room(self, rest: float) -> Room:
         self.rests.append(rest)
@@ -120,3 +127,20 @@ def test_some_of_the_queues_are_asked_without_waiting_at_the_broker_and_less_oft
     assert rig.rests[:7] == [0.0, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05]
     assert rig.rests[7] == 0.0
     assert rig.delivered == [delivery()]
+
+
+def test_a_take_is_open_in_the_table_until_what_it_brought_is_there() -> None:
+    consumer = ScriptedConsumer([ConnectionError("cut"), [delivery()], []])
+    rig = Rig(consumer)
+    rig.taker.run()
+    assert rig.open == [1]
+    assert rig.table.take.number() == 0
+
+
+def test_nothing_is_taken_once_the_supervisor_has_forbidden_it() -> None:
+    consumer = ScriptedConsumer([[delivery()]])
+    rig = Rig(consumer)
+    rig.table.take.forbid()
+    rig.clock.on_wait = rig.taker.stop
+    rig.taker.run()
+    assert consumer.asked == []

@@ -21,6 +21,7 @@ class HandClock:
     def __init__(self, now: float = 1000.0) -> None:
         self.now = now
         self.waits: list[float] = []
+        self.on_wait: Callable[[], None] = lambda: None
 
     def wall(self) -> float:
         return self.now
@@ -34,6 +35,7 @@ class HandClock:
     def wait(self, event: threading.Event, seconds: float) -> bool:
         self.waits.append(seconds)
         self.now += seconds
+        self.on_wait()
         return event.is_set()
 
 
@@ -88,6 +90,7 @@ class ScriptedConsumer:
         self.queues: list[Sequence[str] | None] = []
         self.sent: list[list[Settlement]] = []
         self.interrupted = 0
+        self.number = 1
         self.when_empty: Callable[[], None] = lambda: None
 
     def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
@@ -100,6 +103,7 @@ class ScriptedConsumer:
         step = self._takes.pop(0)
         if isinstance(step, BaseException):
             raise step
+        self.number += 1
         return step() if callable(step) else step
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
@@ -123,6 +127,7 @@ class ScriptedKeeper:
         self.extended: list[list[bytes]] = []
         self.progress: list[list[bytes | None]] = []
         self.byes: list[tuple[str, str, str, list[bytes]]] = []
+        self.untaken: list[tuple[str, int, list[bytes]]] = []
         self.on_extend: Callable[[bytes], Extended] = lambda receipt: Extended(None)
         self.on_bye: Callable[[], list[EndedAs]] = list
 
@@ -137,6 +142,9 @@ class ScriptedKeeper:
     def bye(self, session: str, end: Literal["left", "lost"], cause: str, settling: Sequence[bytes]) -> list[EndedAs]:
         self.byes.append((session, end, cause, list(settling)))
         return self.on_bye()
+
+    def untake(self, session: str, number: int, cause: str, held: Sequence[bytes]) -> None:
+        self.untaken.append((session, number, list(held)))
 
     def close(self) -> None:
         pass

@@ -99,7 +99,7 @@ class ServerConsumer:
         self._settling = settling
         self._queues = tuple(queues)
         self._visibility_timeout = visibility_timeout
-        self._number = 1
+        self.number = 1
         self._pending: tuple[bytes, float] | None = None
 
     def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
@@ -111,12 +111,12 @@ class ServerConsumer:
         if self._pending is None:
             count = min(limit, MAX_TAKE)
             names = self._queues if queues is None else tuple(queues)
-            self._pending = (encode.take(self._number, count, wait, self._visibility_timeout, names), wait)
+            self._pending = (encode.take(self.number, count, wait, self._visibility_timeout, names), wait)
         data, asked = self._pending
         sent_at, (reply,) = self._taking.exchange(data, 1, asked)
         jobs = self._jobs(reply)
         self._pending = None
-        self._number += 1
+        self.number += 1
         return [_delivery(job, sent_at, self._taking.epoch) for job in jobs]
 
     def _jobs(self, reply: Reply) -> list[Job]:
@@ -186,6 +186,11 @@ class ServerKeeper:
             _, (reply,) = self._line.exchange(encode.bye(session, end, cause, part), 1)
             out += [EndedAs(how, late) for how, late in self._read(parse_bye, reply, len(part))]
         return out
+
+    def untake(self, session: str, number: int, cause: str, held: Sequence[bytes]) -> None:
+        """Give back what a session's take was given, but for what is held; raises ConnectionError."""
+        _, (reply,) = self._line.exchange(encode.untake(session, number, cause, held), 1)
+        self._read(parse_bye, reply, 0)
 
     def _read(self, parse: Callable[[bytes, int], list[T]], reply: Reply, count: int) -> list[T]:
         """Read an answer; one that is none breaks the connection."""

@@ -17,7 +17,7 @@ from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.engine.space import RESERVE, Space
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, QueueVerb, Settle, StateLine, Take
+from tenure.wire.commands import Add, Bye, ExtendItem, QueueVerb, Settle, StateLine, Take, Untake
 
 RUN_OUT_BATCH = 500
 """Leases that one turn ends at most: what arrives meanwhile waits for these only."""
@@ -72,6 +72,10 @@ class Engine:
     def bye(self, b: Bye, wall: int) -> list[ByeAnswer]:
         """Close a session and give back all that it holds."""
         return settling.bye(self._core, b, wall)
+
+    def untake(self, u: Untake, wall: int) -> None:
+        """Give back what a take was given that is not read."""
+        settling.untake(self._core, u, wall)
 
     def cancel_job(self, id: bytes, terminate: bool, wall: int) -> str | None:
         """The caller's cancel; the answer's words, None for an unknown id."""

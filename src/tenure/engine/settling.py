@@ -19,7 +19,7 @@ from tenure.engine.states import (
     H_RETURNED,
     HOW_NAMES,
 )
-from tenure.wire.commands import Bye, ExtendItem, Settle
+from tenure.wire.commands import Bye, ExtendItem, Settle, Untake
 
 
 class SettleAnswer(NamedTuple):
@@ -139,6 +139,18 @@ def bye(core: Core, b: Bye, wall: int) -> list[ByeAnswer]:
     for lease in core.leases.of_session(b.session):
         core.cut_off(lease, how, b.cause, wall)
     return [_ended(core, id, number) for id, number in b.receipts]
+
+
+def untake(core: Core, u: Untake, wall: int) -> None:
+    """Give back what a take was given and its process has not read; the number grants nothing any more."""
+    session = core.session(u.session)
+    if session.closed:
+        return
+    if u.number > session.answered:
+        core.change_session(u.session, answered=u.number)
+    for lease in core.leases.of_session(u.session):
+        if lease.take == u.number and (lease.id, lease.number) not in u.receipts:
+            core.cut_off(lease, H_LEFT, u.cause, wall)
 
 
 def _ended(core: Core, id: bytes, number: int) -> ByeAnswer:

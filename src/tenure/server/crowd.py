@@ -70,8 +70,8 @@ class Crowd:
                 self._left[session] = mono
         return True
 
-    def said_bye(self, session: bytes, mono: float) -> None:
-        """A session was closed, perhaps by another one's line: its age counts from here if it is not connected."""
+    def spoken_for(self, session: bytes, mono: float) -> None:
+        """A line, perhaps another's, was about this session: its age counts from here if it is not connected."""
         if session not in self._of:
             self._left.pop(session, None)
             self._left[session] = mono

@@ -34,6 +34,7 @@ from tenure.wire.commands import (
     Report,
     Show,
     Take,
+    Untake,
     Wait,
 )
 
@@ -89,6 +90,7 @@ class Hub:
             Take: self._take,
             Wait: self._wait,
             Bye: self._bye,
+            Untake: self._untake,
             Report: self._report,
         }
 
@@ -397,8 +399,17 @@ class Hub:
         if parked is not None:
             self._unpark(parked)
             self._replies.append((parked.connection, encode.err("closed", "this session has said bye")))
-        self._crowd.said_bye(b.session, mono)
+        self._crowd.spoken_for(b.session, mono)
         return self._answers.bye(self._engine.bye(b, wall))
+
+    def _untake(self, connection: Connection, u: Untake, arrived: float, wall: int, mono: float) -> bytes:
+        parked = self._parking.of_session(u.session)
+        if parked is not None and parked.take.number <= u.number:
+            self._unpark(parked)
+            self._replies.append((parked.connection, encode.jobs([])))
+        self._crowd.spoken_for(u.session, mono)
+        self._engine.untake(u, wall)
+        return b"ok\n"
 
     def _report(self, connection: Connection, r: Report, arrived: float, wall: int, mono: float) -> bytes | None:
         if r.what == "record":

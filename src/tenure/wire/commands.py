@@ -99,6 +99,15 @@ class Bye(NamedTuple):
     receipts: tuple[tuple[bytes, int], ...]
 
 
+class Untake(NamedTuple):
+    """Give back what a session's take `number` was given, but for these receipts: its process does not listen."""
+
+    session: bytes
+    number: int
+    cause: str
+    receipts: tuple[tuple[bytes, int], ...]
+
+
 class CancelJob(NamedTuple):
     id: bytes
     terminate: bool
@@ -165,8 +174,8 @@ class Bad(NamedTuple):
 
 
 Command = (
-    Hello | Add | Take | Settle | Extend | Bye | CancelJob | Requeue | Purge | Switch | PurgeQueue | Show | Browse
-    | Wait | Report | Bad
+    Hello | Add | Take | Settle | Extend | Bye | Untake | CancelJob | Requeue | Purge | Switch | PurgeQueue | Show
+    | Browse | Wait | Report | Bad
 )  # fmt: skip
 
 

@@ -138,6 +138,12 @@ def bye(session: str, end: Literal["left", "lost"], cause: str, receipts: Sequen
     return line + b"\n"
 
 
+def untake(session: str, number: int, cause: str, receipts: Sequence[bytes]) -> bytes:
+    """The end of a take whose answer is not read; the receipts are those of it that are held all the same."""
+    line = b" ".join([f"untake {session} {number} {_reason(cause)}".encode("ascii"), *receipts])
+    return line + b"\n"
+
+
 RECEIPTS_PER_LINE = MAX_LINE // 80
 """Receipts that fit into one line whatever their numbers are (a receipt has at most 52 bytes, `+LEN` 8)."""
 

@@ -35,6 +35,7 @@ from tenure.wire.commands import (
     Show,
     Switch,
     Take,
+    Untake,
     Wait,
 )
 from tenure.wire.words import key_name, queue_name, queue_names, task_name, unquote
@@ -369,6 +370,13 @@ def _bye(text: str) -> Command:
     return Bye(_id(words[1], "a session"), words[2], cause, receipts)  # type: ignore[arg-type]  # looked up above
 
 
+def _untake(text: str) -> Command:
+    words = _words(text, 4)
+    receipts = tuple([_receipt(word) for word in words[4:]])
+    number = _number(words[2], "take number", 1)
+    return Untake(_id(words[1], "a session"), number, _text(unquote, words[3]), receipts)
+
+
 def _cancel_job(text: str) -> Command:
     words = _words(text, 2, 3)
     if len(words) == 3 and words[2] != "terminate":
@@ -411,6 +419,7 @@ _READERS: dict[str, Callable[[str], Command | Frame]] = {
     **dict.fromkeys(_SETTLE, _settle),
     "extend": _extend,
     "bye": _bye,
+    "untake": _untake,
     "hello": _hello,
     "cancel-job": _cancel_job,
     "requeue": lambda text: Requeue(_id(_words(text, 2, 2)[1])),

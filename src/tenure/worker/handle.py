@@ -47,7 +47,9 @@ class Handle:
         self.replaces: Handle | None = None
         """The worn process whose slots this one takes over, as they become free."""
         overtime = 2 * options.grace + LAST_OVERTIME
-        self.watched = Watched(self.table, lambda: self.stopped, slots, overtime, options.isolate, self._tell_to_look)
+        self.watched = Watched(
+            self.table, lambda: self.stopped, slots, overtime, options.isolate, self._tell_to_look, self.session
+        )
         commands_out, self._commands = os.pipe()
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)
@@ -90,12 +92,14 @@ class Handle:
 
     def tell_to_drain(self) -> None:
         """Ask it to take nothing new, finish and leave; harmless when it is gone or was asked before."""
+        self.table.take.forbid()
         self._tell(b"drain\n")
 
     def tell_to_make_room(self) -> None:
         """Ask it to leave as `tell_to_drain` does, but with all the time that its jobs take; a second time: nothing."""
         if not self._leaving:
             self._leaving = True
+            self.table.take.forbid()
             self._tell(b"make-room\n")
 
     def _tell_to_look(self) -> None:

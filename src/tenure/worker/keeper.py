@@ -15,6 +15,7 @@ from tenure.message import Settlement
 from tenure.retry import reconnect_delay
 from tenure.worker.patience import Patience
 from tenure.worker.table import HELD, LOST, Entry, Table
+from tenure.worker.unread import NOT_LISTENING, Unread, UnreadTakes
 
 logger = logging.getLogger("tenure.worker")
 
@@ -53,6 +54,8 @@ class Watched:
     """Whether it runs one job at a time, of whichever kind."""
     look: Callable[[], None] = lambda: None
     """Has it look at once which of its jobs are to be terminated."""
+    session: str = ""
+    """Whose takes are given back to the broker where they are not read; empty: they are not."""
 
 
 @dataclass(eq=False)
@@ -106,6 +109,7 @@ class LeaseKeeper:
         self._patience = Patience(clock, roll)
         self._watched: list[Watched] = []
         self._farewells: list[Farewell] = []
+        self._unread = UnreadTakes()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = False
@@ -122,6 +126,7 @@ class LeaseKeeper:
         with self._lock:
             if watched in self._watched:
                 self._watched.remove(watched)
+                self._unread.forget(watched)
 
     def farewell(self, farewell: Farewell) -> None:
         """Say bye for a process that is gone, until it is answered."""
@@ -157,23 +162,29 @@ class LeaseKeeper:
     def turn(self) -> float:
         """Extend what is due, try one bye, and return after how many seconds to look again."""
         try:
-            due, period = self._look()
+            due, unread, period = self._look()
             for start in range(0, len(due), _MAX_ITEMS):
                 self._extend(due[start : start + _MAX_ITEMS])
+            for take in unread:
+                self._give_back(take)
             self._patience.reset()
         finally:
             # Also when the extend failed: whatever keeps one from its answer need not keep the other.
             next_bye = self._say_one_bye()
         return min(period, next_bye)
 
-    def _look(self) -> tuple[list[_Due], float]:
+    def _look(self) -> tuple[list[_Due], list[Unread], float]:
         now = self._clock.boot()
+        unread: list[Unread] = []
         found: list[tuple[Watched, Entry]] = []
         free: list[tuple[int, int]] = []
         overdue: set[bytes] = set()
         with self._lock:
             for watched in self._watched:
                 entries = list(watched.table.entries())
+                take = self._unread.look(watched, entries, now)
+                if take is not None:
+                    unread.append(take)
                 overdue.update(entry.receipt for entry in entries if _is_overdue(entry, now))
                 free.append(_free_slots(watched, entries))
                 if not watched.stopped():
@@ -182,7 +193,7 @@ class LeaseKeeper:
             _tell_free(self._watched, free)
         self._warn(overdue)
         period = min((entry.visibility_timeout / 6 for _, entry in found), default=PERIOD)
-        return due, max(min(PERIOD, period), _SHORTEST_PERIOD)
+        return due, unread, max(min(PERIOD, period), _SHORTEST_PERIOD)
 
     def _due(self, found: Sequence[tuple[Watched, Entry]], now: float) -> list[_Due]:
         """Return what is to be extended of what was found; with the lock, for a table may be closed without it."""
@@ -212,6 +223,14 @@ class LeaseKeeper:
                 if watched in self._watched:
                     watched.table.sent(entry, asked_at, said and said[0])
                     _apply(watched, entry, answer, now)
+
+    def _give_back(self, take: Unread) -> None:
+        """Have the broker give to others what a process was given and does not read."""
+        self._keeper.untake(take.watched.session, take.number, NOT_LISTENING, take.held)
+        with self._lock:
+            if take.watched in self._watched:
+                self._unread.given_back(take)
+        logger.debug("take %d of session %s is not read; what it brought goes back", take.number, take.watched.session)
 
     def _say_one_bye(self) -> float:
         """Try the bye that has waited longest, once; returns the seconds until the next one is to be tried."""

@@ -92,9 +92,7 @@ class Services:
         if limits is not None and limits.any:
             quota = Quota(limits, table, room, deliver, worn, clock, started_at)
             room, deliver = quota.room, quota.deliver
-        self._taker = Taker(
-            self._consumer, room, deliver, clock, Patience(clock, random.random), lambda: table.answered(clock.boot())
-        )
+        self._taker = Taker(self._consumer, room, deliver, clock, Patience(clock, random.random), table)
         self._lock = threading.Lock()
         self._last_call: threading.Timer | None = None
         self._ended = False

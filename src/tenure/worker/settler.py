@@ -219,4 +219,5 @@ def _log_refusal(finished: Finished, answer: Settled) -> None:
     job = finished.settlement.receipt[:32].decode()
     kind = finished.settlement.kind
     why = f"{answer.answer} {answer.detail}".strip()
-    logger.warning("the %s of %s %s came too late (%s)", kind, finished.task, job, why, extra=_named(finished))
+    level = logging.DEBUG if kind == "release" else logging.WARNING  # the job has gone back, which was all its wish
+    logger.log(level, "the %s of %s %s came too late (%s)", kind, finished.task, job, why, extra=_named(finished))

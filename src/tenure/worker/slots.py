@@ -20,6 +20,7 @@ from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
 from tenure.worker.settler import Finished, finished
 from tenure.worker.table import Table
+from tenure.worker.unread import NOT_LISTENING
 
 if TYPE_CHECKING:
     from tenure.worker.loop import Loop, Start
@@ -196,18 +197,19 @@ class Slots:
         return table.free_elsewhere(PAIR if len(kinds) > 1 else next(iter(kinds))) > 0
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter the deliveries into the table and hand them to the free slots."""
+        """Enter the deliveries into the table, all before the first one starts, and hand them to the free slots."""
         suspects: list[Held] = []
         coroutines: list[Held] = []
-        for delivery in deliveries:
-            held = self._hold(delivery)
-            if held is None:
-                logger.debug("job %s is already here", delivery.receipt)
+        entered = [held for held in map(self._hold, deliveries) if held is not None]
+        revoked = self._table.take.is_revoked()
+        for held in entered:
+            if revoked:
+                self._give_back(held, NOT_LISTENING)
             elif self._draining.is_set():
                 self._give_back(held, "the worker is leaving")
-            elif self._free.is_surprised_by(delivery.message.queue, held.kind):
+            elif self._free.is_surprised_by(held.delivery.message.queue, held.kind):
                 self._give_back(held, "no slot of its kind is free")
-            elif delivery.losses >= SUSPECT_LOSSES:
+            elif held.delivery.losses >= SUSPECT_LOSSES:
                 suspects.append(held)
             elif held.kind == SYNC:
                 self._start(held)
@@ -220,7 +222,7 @@ class Slots:
             self._deliver_apart(suspects)
 
     def _hold(self, delivery: Delivery) -> Held | None:
-        """Enter a delivery into the table; None when it is there already."""
+        """Enter a delivery into the table; None when it is there already: it runs or ran, or there is no room."""
         kind = ASYNC if self._loop is not None and self._executor.is_async(delivery) else SYNC
         place = self._table.hold(delivery.receipt, delivery.deadline, delivery.visibility_timeout, kind)
         return None if place is None else Held(delivery, place, kind)

@@ -15,6 +15,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
     15       the supervisor's: how many pairs of slots, one of each kind, are free in one of these processes
     16       the supervisor's: how many of its slots this process still leaves to those that it replaces
     17       when the broker last answered a take, f64, seconds of the boot clock
+    18..21   the take that is open, see `open_take`
     24..     one lane a slot: how many functions it has begun
     then     entries of 16 words:
              0        byte 0: stage, byte 1: verb of the settlement, byte 2: which counter its answer moves,
@@ -24,7 +25,7 @@ Layout, in words of 8 bytes, in the machine's byte order:
              4, 5     what that counter, and `added`, will be once the answer is counted
              6        own deadline, f64, seconds of the boot clock
              7        visibility timeout, f64, seconds
-             8        not used
+             8        number of the take that brought it
              9, 10    the supervisor's cell: tag of a receipt, and the deadline that it extended that one to (f64)
              11       the supervisor's: tag of a receipt whose job is to be cancelled
              12, 13   the supervisor's: when it last extended what is here (f64), and the progress that it sent last
@@ -60,6 +61,7 @@ from tenure.context import MAX_PROGRESS_BYTES
 from tenure.message import Verb
 from tenure.worker.counts import ADDED, NAMES, Counts
 from tenure.worker.memory import anonymous_file
+from tenure.worker.open_take import OpenTake
 from tenure.worker.wills import WILL_WORDS, Wills, tag_of
 
 FREE, HELD, SETTLING, SETTLED = 0, 1, 2, 3
@@ -76,7 +78,7 @@ _MAGIC = 0x54454E5552450001
 _COUNT, _USED, _LANES, _COUNTERS, _ELSEWHERE, _LENT, _ANSWERED, _LANE = 1, 2, 3, 4, 13, 16, 17, 24
 _WORDS = 16
 _NOTE_WORDS = 32
-_ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 9, 10
+_ID, _NUMBER, _TARGET, _TARGET_ADDED, _OWN, _VT, _TAKE, _TAG, _EXTENDED = 1, 3, 4, 5, 6, 7, 8, 9, 10
 _CANCEL, _SENT_AT, _SENT, _ASKED_AT, _SAID = 11, 12, 13, 14, 15
 _VERBS: tuple[Verb, ...] = ("done", "retry", "release", "dead", "cancel")
 _VERB_CODES = {verb: code for code, verb in enumerate(_VERBS)}
@@ -85,7 +87,8 @@ _VERB_CODES = {verb: code for code, verb in enumerate(_VERBS)}
 class Entry(NamedTuple):
     """One entry as a reader saw it.
 
-    `deadline` is the later of the process's own and the extended one, `limit` when the job's time limit is over.
+    `deadline` is the later of the process's own and the extended one, `limit` when the job's time limit is over, `take`
+    the number of the take that brought it.
     """
 
     place: int
@@ -96,6 +99,7 @@ class Entry(NamedTuple):
     visibility_timeout: float
     kind: int = 0
     limit: float = inf
+    take: int = 0
 
 
 @dataclass
@@ -125,6 +129,7 @@ class Table:
         self._notes = self._entries + self._count * _WORDS
         first_will = self._notes + self._count * _NOTE_WORDS
         self.wills = Wills(self._bytes, self._words, self._reals, first_will)
+        self.take = OpenTake(self._words, self._reals)
         self._note_lock = threading.Lock()
         self.surroundings = Surroundings()
 
@@ -175,6 +180,7 @@ class Table:
         words[base + _NUMBER] = int(receipt[33:])
         reals[base + _OWN] = deadline
         reals[base + _VT] = visibility_timeout
+        words[base + _TAKE] = self.take.number()
         if index >= words[_USED]:
             words[_USED] = index + 1
         self._index[receipt] = index
@@ -306,7 +312,8 @@ class Table:
                 vt = self._reals[base + _VT]
                 kind = self._bytes[base * 8 + 3]
                 limit = self.wills.limit(index, tag)
-                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, kind, limit)
+                take = self._words[base + _TAKE]
+                entry = Entry(index, stage, receipt, tag, self.deadline(index, tag), vt, kind, limit, take)
                 if self._bytes[base * 8] in (HELD, SETTLING) and self._receipt(base) == receipt:
                     yield entry
 

@@ -11,6 +11,7 @@ from tenure.clock import Clock
 from tenure.message import Delivery
 from tenure.worker.patience import Patience
 from tenure.worker.room import Room
+from tenure.worker.table import Table
 
 logger = logging.getLogger("tenure.worker")
 
@@ -28,8 +29,8 @@ class Taker:
     """Asks for as many jobs as there are free slots, so that nothing is hoarded.
 
     `free` blocks until a slot is free and returns what may be taken; it is told how long to rest before it names only
-    some of the queues.  `deliver` gets what came.  `answered` is called for each answer of the broker.  It never ends
-    because of the network, nor for any other reason but `stop()`.
+    some of the queues.  `deliver` gets what came.  `table` is told which take is open, and when one was answered.  It
+    never ends because of the network, nor for any other reason but `stop()`.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class Taker:
         deliver: Callable[[Sequence[Delivery]], None],
         clock: Clock,
         patience: Patience,
-        answered: Callable[[], None] = lambda: None,
+        table: Table,
     ) -> None:
-        self._answered = answered
+        self._table = table
         self._consumer = consumer
         self._free = free
         self._deliver = deliver
@@ -79,11 +80,8 @@ class Taker:
             return
         self._rest = 0.0
         asked_at = self._clock.boot()
-        deliveries = self._consumer.take(limit, WAIT)
-        self._answered()
-        if deliveries:
+        if self._take(limit, WAIT):
             self._quick = 0
-            self._deliver(deliveries)
         else:
             self._pause(self._clock.boot() - asked_at)
 
@@ -93,13 +91,24 @@ class Taker:
         This take does not wait at the broker, for then the other queues would wait with it when a slot for them
         becomes free.  The rest before the next one is longer each time that none came.
         """
-        deliveries = self._consumer.take(limit, 0.0, queues)
-        self._answered()
+        came = self._take(limit, 0.0, queues)
+        self._rest = 0.0 if came else min(_LONGEST_REST, self._rest * 2 or _FIRST_REST)
+
+    def _take(self, limit: int, wait: float, queues: tuple[str, ...] | None = None) -> bool:
+        """Take, and hand on what came; whether anything did.
+
+        The take is open in the table from before its first byte is written until all that it brought is there, so that
+        the supervisor knows of it whenever this process comes to a halt.
+        """
+        if not self._table.take.open(self._consumer.number, self._clock.boot()):
+            self._clock.wait(self._stopped, WAIT)  # the word to leave is on its way
+            return False
+        deliveries = self._consumer.take(limit, wait, queues)
+        self._table.answered(self._clock.boot())
         if deliveries:
-            self._rest = 0.0
             self._deliver(deliveries)
-        else:
-            self._rest = min(_LONGEST_REST, self._rest * 2 or _FIRST_REST)
+        self._table.take.close()
+        return bool(deliveries)
 
     def _pause(self, parked: float) -> None:
         """Rest when empty answers come faster than asked for.

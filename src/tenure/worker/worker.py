@@ -114,7 +114,7 @@ class Worker:
         services.prepare()
         line = self._app.broker.keeper()
         keeper = LeaseKeeper(line, self._clock, random.random)
-        keeper.watch(Watched(table, overtime=self._grace, look=services.look))
+        keeper.watch(Watched(table, overtime=self._grace, look=services.look, session=session))
         self._keeping = _thread("tenure-keeper", keeper.run)
         if health is not None:
             health.ask(self._app.broker.keeper())
