@@ -66,6 +66,29 @@ def _is_one_at_a_time(stage: Stage) -> None:
         assert all(earlier.last <= later.start for earlier, later in pairwise(runs))
 
 
+def test_other_jobs_of_its_process_finish_first_while_the_next_one_works(bare: Stage) -> None:
+    worker = start(bare, "--threads", "2", "--grace", "3s")
+    other = limits.holds.delay(1)
+    stuck = limits.sleeps.options(max_attempts=1).delay()
+    wait_for(lambda: len(bare.executions()) == 2, 10, "both have started")
+    (worn,) = worker.children
+    wait_for(lambda: f"process {worn} is replaced: a job goes on" in worker.output, 15, "its process is replaced")
+
+    def followed() -> bool:
+        limits.quick.delay(2).result(timeout=10)
+        return any(one.pid != worn for one in bare.executions())
+
+    wait_for(followed, 20, "the next process has run a job")
+    assert worn in worker.children, "its other job still runs"
+    bare.let_go()
+    assert other.result(timeout=10) == 1
+    wait_dead(bare, 1, 10)
+    ends = [[one["ended"] for one in bare.job(job.id)["handouts"]] for job in (other, stuck)]
+    assert ends == [["done"], ["dead"]]
+    totals = bare.check(limits.app.counts)["totals"]
+    assert (totals["handouts"]["left"], totals["handouts"]["lost"]) == (0, 0)
+
+
 def test_other_jobs_of_its_process_go_back_when_they_take_too_long(bare: Stage) -> None:
     start(bare, "--threads", "3", "--grace", "1s")
     held = limits.holds.delay(1)
