@@ -49,9 +49,10 @@ class Hooks:
         """Call the function below for every job of any task that has failed for good: `@app.on_dead`.
 
         It is given the job (`DeadJob`) and its last error (`Failure`), after the hook of the task itself
-        (`@app.task(on_dead=...)`).  The worker that was told by the broker that the job is dead calls it, in a thread
-        of its own, at most once; what it raises is logged.  It is not called for jobs that end without a worker: out
-        of losses, or expired.  Raises TaskDefinitionError.
+        (`@app.task(on_dead=...)`).  The process that was told by the broker that the job is dead calls it, in a thread
+        of its own, at most once; what it raises is logged.  Where the job cost its own process, another one of the
+        worker does.  It is not called for jobs that end without a worker: expired, or out of losses because the whole
+        worker died or the lease ran out.  Raises TaskDefinitionError.
         """
         try:
             checked_hook = dead_hook(hook)
@@ -130,8 +131,9 @@ class Hooks:
         `job.added` is told in the thread that adds, when the broker has answered that the job is new.  All others are
         told by a worker, in one thread of each of its processes: `job.started` before the function is called, and for
         each that was started one of `job.done`, `job.retried`, `job.released`, `job.dead`, `job.cancelled` and
-        `lease.lost`, when the broker has answered.  A subscriber watches: what it raises is logged, and when 10,000
-        events wait for it, further ones are left out.  Raises ConfigError.
+        `lease.lost`, when the broker has answered; where the job cost its process, another one tells of it.  A
+        subscriber watches: what it raises is logged, and when 10,000 events wait for it, further ones are left out.
+        Raises ConfigError.
         """
         for name in names or ("",):
             if name not in get_args(EventName):

@@ -130,7 +130,7 @@ def test_only_what_is_worth_it_is_tried_again(failures: Stage) -> None:
     failures.check(failing.app.counts)
 
 
-def test_deaths_that_the_server_decides_call_no_hook_and_are_on_the_dead_list(failures: Stage) -> None:
+def test_a_job_that_expires_calls_no_hook_and_one_that_kills_its_process_does(failures: Stage) -> None:
     expired = failing.quick.options(expires=0.2).delay(1)
     late = time.time() + 0.3
     wait_for(lambda: time.time() > late, 5, "it has expired")
@@ -141,6 +141,7 @@ def test_deaths_that_the_server_decides_call_no_hook_and_are_on_the_dead_list(fa
     assert (lost["state"], lost["attempts"], lost["losses"]) == ("dead", 0, 1)
     assert "SIGKILL" in lost["reason"]
     assert [row["id"] for row in failures.ask("dead", "ls")] == [expired.id, lost["id"]]
+    wait_for(failing.told, 15, "another process has called the hook")
     totals = failures.check(failing.app.counts)["totals"]
     assert (totals["dead"], totals["expired"]) == (2, 1)
-    assert failing.told() == []
+    assert failing.told() == [["app", lost["id"], 1, lost["reason"], [], "", lost["reason"]]]

@@ -12,7 +12,7 @@ import pytest
 from tenure import JobFailed
 from tests.stage import marks
 from tests.stage.apps import flow
-from tests.stage.harness import Stage
+from tests.stage.harness import Stage, wait_for
 
 APP = "tests.stage.apps.flow"
 TENANTS = [f"tenant {n}" for n in range(20)]
@@ -77,3 +77,23 @@ def test_each_job_finds_its_own_and_each_start_has_its_end(shop: Stage) -> None:
         assert [line[1] for line in opened if line[0] == pid and line[1] in ("open", "close")] == ["open", "close"]
     assert sum(line[1:] == ["client", "closed"] for line in opened) == len(TENANTS) + 1
     shop.check(flow.app.counts)
+
+
+def test_other_processes_tell_what_became_of_jobs_that_cost_theirs(shop: Stage) -> None:
+    shop.start_worker("w", "--processes", "2", "--isolate", app=APP)
+    stuck = flow.sleeps.delay(60.0)
+    with pytest.raises(JobFailed, match="TimeLimitExceeded"):
+        stuck.result(timeout=20)
+    wait_for((shop.place / "buried").exists, 15, "the hook of the first was called")
+    crashing = flow.crashes.delay(7)
+    with pytest.raises(JobFailed, match=r"worker lost \(exit code 7\)"):
+        crashing.result(timeout=20)
+    wait_for(lambda: len(lines(shop, "buried")) == 2, 15, "the hook of the second was called")
+    shop.check(flow.app.counts)
+    assert lines(shop, "buried") == [
+        [stuck.id, "2", "60.0", "tenure.errors.TimeLimitExceeded"], [crashing.id, "1", "7"],
+    ]  # fmt: skip
+    told = [(id, name, attempt) for _, name, id, attempt in lines(shop, "events")]
+    assert [one for one in told if one[0] != "-" and one[1] not in ("job.added", "job.started")] == [
+        (stuck.id, "job.retried", "1"), (stuck.id, "job.dead", "2"), (crashing.id, "job.dead", "1"),
+    ]  # fmt: skip

@@ -33,7 +33,8 @@ class FakeChild:
         self.pid = 4711
         self.how: str | None = None
         self.left = self.deaf = self.failed = self.killed_by_us = self.killed = self.drained = self.closed = False
-        self.ready = self.worn = self.resting = self.overran = False
+        self.ready = self.worn = self.resting = self.overran = self.stopped = False
+        self.told_of: list[bytes] = []
         self.makes_room = 0
         self.replaces: FakeChild | None = None
         self.reports: list[dict[str, Any]] = []
@@ -53,6 +54,9 @@ class FakeChild:
 
     def tell_to_make_room(self) -> None:
         self.makes_room += 1
+
+    def tell_of(self, receipt: bytes) -> None:
+        self.told_of.append(receipt)
 
     def close(self) -> None:
         self.closed = True
@@ -384,3 +388,33 @@ def test_a_first_process_that_is_killed_from_outside_is_started_again_a_few_time
     assert rig.supervisor._finished()
     assert "before it had imported shop.jobs" in capsys.readouterr().err
     rig.end()
+
+
+def test_a_process_that_works_is_told_of_the_jobs_of_one_that_is_gone(rig: Rig) -> None:
+    """Not before the bye is answered: until then nobody can know what became of them."""
+    (child,) = rig.made
+    busy(child)
+    rig.dies(child, "SIGKILL")
+    (_, worn, starting, working) = (child, *(rig._make() for _ in range(3)))
+    worn.ready = worn.worn = working.ready = True
+    rig.supervisor._children = [worn, starting, working]  # type: ignore[list-item]
+    rig.supervisor._on_time()
+    assert working.told_of == []
+    rig.broker.on_bye = lambda: [EndedAs("done"), EndedAs("lost")]
+    rig.keeper.turn()
+    rig.supervisor._on_time()
+    rig.supervisor._on_time()
+    assert (worn.told_of, starting.told_of) == ([], [])
+    assert working.told_of == [receipt(1, job) for job in (1, 2, 3)]
+
+
+def test_without_one_that_works_they_wait_for_the_next(rig: Rig) -> None:
+    (child,) = rig.made
+    busy(child)
+    rig.dies(child, "SIGKILL")
+    rig.keeper.turn()
+    rig.supervisor._on_time()
+    (_, following) = rig.made
+    assert following.told_of == []
+    rig.hears(following, ready={"broker": "", "queues": [], "tasks": [], "warnings": []})
+    assert following.told_of == [receipt(1, job) for job in (1, 2, 3)]

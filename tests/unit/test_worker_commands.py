@@ -56,6 +56,13 @@ def test_in_another_thread_signals_are_left_alone() -> None:
     assert seen == [before]
 
 
+def test_what_a_word_is_about_goes_to_its_action() -> None:
+    commands, told = Commands(), list[str]()
+    commands.act_on("tell-of", told.append)
+    commands.put("tell-of", "receipt")
+    assert (told, commands.get(0.0)) == (["receipt"], None)
+
+
 def test_a_word_that_is_acted_on_is_not_waited_for() -> None:
     commands, looks = Commands(), []
     commands.act_on("look", lambda: looks.append(True))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from tenure.broker import EndedAs, Settled
 from tenure.worker import overruns
@@ -22,6 +24,7 @@ class Accounts:
         self._totals = Counts()
         self._lock = threading.Lock()
         self._words: list[Farewell] = []
+        self._untold: deque[bytes] = deque()
 
     def counts(self, living: Iterable[Handle]) -> Counts:
         """Return the whole tree's counts: of those that are gone, and of those that live."""
@@ -38,7 +41,9 @@ class Accounts:
         given back.
         """
         settling = child.table.unanswered()
-        held = any(child.table.entries())
+        entries = list(child.table.entries())
+        held = bool(entries)
+        told = partial(self._told, [entry.receipt for entry in entries])
         wills = overruns.wills(child.table, now) if child.killed_by_us else []
         self._add(child.table.recover())
         if child.left:
@@ -48,11 +53,11 @@ class Accounts:
             why = "was ended because of a job in it" if child.overran else "did not finish in time and was stopped"
             logger.warning("process %d %s; %s", child.pid, why, then)
             cause = overruns.CAUSE if child.overran else "grace time over"
-            farewell = Farewell(child.session, "left", cause, settling, self._told, held, wills, self._settled)
+            farewell = Farewell(child.session, "left", cause, settling, told, held, wills, self._settled)
             self._words.append(farewell)
         else:
             logger.error("process %d ended (%s); %s", child.pid, how, then)
-            self._words.append(Farewell(child.session, "lost", how, settling, self._told, held))
+            self._words.append(Farewell(child.session, "lost", how, settling, told, held))
 
     def last_words(self) -> list[Farewell]:
         """Return what is to be said now, and forget it.
@@ -62,9 +67,16 @@ class Accounts:
         words, self._words = sorted(self._words, key=lambda farewell: farewell.held), []
         return words
 
-    def _told(self, ended: Sequence[EndedAs]) -> None:
-        """Count what the answer to a bye tells (in the keeper's thread)."""
+    def pass_on(self, children: Iterable[Handle]) -> None:
+        """Let a process that works tell whom it concerns what became of the jobs of those that are gone."""
+        working = next((child for child in children if child.ready and not (child.worn or child.stopped)), None)
+        while working is not None and self._untold:
+            working.tell_of(self._untold.popleft())
+
+    def _told(self, receipts: Sequence[bytes], ended: Sequence[EndedAs]) -> None:
+        """Count what the answer to a bye tells (in the keeper's thread); no process was told how its jobs ended."""
         self._add(counts_of_bye(ended))
+        self._untold.extend(receipts)
 
     def _settled(self, answers: Sequence[Settled]) -> None:
         """Count the answers to the settlements that were sent in the place of a process (in the keeper's thread)."""

@@ -2,8 +2,9 @@
 
 It reports to its supervisor in lines of JSON: `ready` (broker, queues, tasks, warnings) or `failed` (text), `worn` (why
 it is to be replaced), `resting` when it takes nothing new for that, and `left` when it holds nothing any more and has
-said `bye` itself.  It is told `drain` or, when it is replaced, `make-room` in a line, and `look` where one of its jobs
-is to be terminated; the end of that pipe means that the supervisor is gone.
+said `bye` itself.  It is told in lines: `drain` or, when it is replaced, `make-room`; `look` where one of its jobs is
+to be terminated; `tell-of RECEIPT` of a job whose own process is gone.  The end of that pipe means that the supervisor
+is gone.
 """
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ class ChildProcess:
         from tenure.worker.quota import memory_warnings, resident_bytes
 
         commands.act_on("look", self._services.look)
+        commands.act_on("tell-of", lambda receipt: self._services.tell_of(receipt.encode()))
         warnings = [*self._warnings, *memory_warnings(self._limits, resident_bytes())]
         report(self._options.reports_fd, ready=self._ready | {"warnings": warnings})
         self._services.start()
@@ -175,9 +177,9 @@ def report(fd: int, **what: Any) -> None:
 
 def _listen(fd: int, commands: Commands) -> None:
     """Wait for commands; the end of the pipe means that nobody keeps the leases any more."""
-    while data := os.read(fd, 64):
-        for word in data.decode().split():
-            commands.put(word)
+    with os.fdopen(fd, closefd=False) as lines:
+        for line in lines:
+            commands.put(*line.split())
     os._exit(1)
 
 

@@ -25,19 +25,22 @@ class Commands:
 
     def __init__(self) -> None:
         self._words: deque[str] = deque()
-        self._actions: dict[str, Callable[[], object]] = {}
+        self._actions: dict[str, Callable[..., object]] = {}
         self._out, self._in = socket.socketpair()
         self._in.setblocking(False)
         weakref.finalize(self, _close, self._out, self._in)
 
-    def act_on(self, word: str, action: Callable[[], object]) -> None:
-        """Have a word acted on in the thread in which it comes, and not waited for; the action is short."""
+    def act_on(self, word: str, action: Callable[..., object]) -> None:
+        """Have a word acted on in the thread in which it comes, and not waited for; the action is short.
+
+        It is given what the word is about.
+        """
         self._actions[word] = action
 
-    def put(self, word: str) -> None:
-        """Add a word."""
+    def put(self, word: str, *about: str) -> None:
+        """Add a word, which may be about something."""
         if word in self._actions:
-            self._actions[word]()
+            self._actions[word](*about)
             return
         self._words.append(word)
         with suppress(BlockingIOError):  # a socket that is full wakes the reader too

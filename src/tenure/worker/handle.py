@@ -51,6 +51,7 @@ class Handle:
             self.table, lambda: self.stopped, slots, overtime, options.isolate, self._tell_to_look, self.session
         )
         commands_out, self._commands = os.pipe()
+        os.set_blocking(self._commands, False)  # one that reads nothing any more holds nobody up
         self.reports_fd, reports_in = os.pipe()
         os.set_blocking(self.reports_fd, False)
         self._heard = b""
@@ -101,6 +102,10 @@ class Handle:
             self._leaving = True
             self.table.take.forbid()
             self._tell(b"make-room\n")
+
+    def tell_of(self, receipt: bytes) -> None:
+        """Have it tell whom it concerns how this hand-out has ended, whose own process is gone."""
+        self._tell(b"tell-of %b\n" % receipt)
 
     def _tell_to_look(self) -> None:
         self._tell(b"look\n")

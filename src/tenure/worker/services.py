@@ -16,6 +16,7 @@ from tenure.worker.body import Body
 from tenure.worker.dead_hooks import DeadHooks
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import Interrupts
+from tenure.worker.orphans import Orphans
 from tenure.worker.patience import Patience
 from tenure.worker.process_hooks import need_loop, run_start_hooks, run_stop_hooks
 from tenure.worker.quota import Limits, Quota
@@ -36,6 +37,10 @@ LAST_CALL = 2.0
 
 LAST_HOOKS = 5.0
 """Seconds that a leaving process gives to the `on_dead` hooks that still wait or run, and again to subscribers."""
+
+
+LAST_ORPHANS = 1.0
+"""Seconds in which a leaving process still asks what became of the jobs of others that are gone."""
 
 
 class Services:
@@ -70,6 +75,9 @@ class Services:
         self._events = Events(app, name, clock.wall, self._teller.put)
         patience = Patience(clock, random.random)
         self._settler = Settler(self._consumer, table, patience, self._dead_hooks.put, self._events.answered)
+        self._orphans = Orphans(broker, self._dead_hooks.put, self._events.answered)
+        self.tell_of = self._orphans.put
+        """Tell of a job whose own process is gone how this hand-out of it has ended."""
         self._interrupts = Interrupts(clock)
         self._body = Body(app, self._events.started)
         executor = Executor(app.tasks, clock.boot, broker.capabilities.max_body, self._interrupts, self._body)
@@ -164,6 +172,7 @@ class Services:
         self._interrupts.stop()
         self._settler.stop()
         self._settle_thread.join()
+        self._orphans.close(LAST_ORPHANS)
         self._dead_hooks.close(LAST_HOOKS)
         self._events.worker("worker.stopped")
         self._teller.close(LAST_HOOKS)

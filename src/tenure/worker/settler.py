@@ -143,7 +143,7 @@ class Settler:
             _log_refusal(finished, answer)
             return
         if logger.isEnabledFor(logging.INFO):
-            _log(finished, answer.detail)
+            log_end(finished, answer.detail)
         if finished.delivery is not None and answer.detail == "dead":
             self._tell(finished.delivery, finished.settlement)
 
@@ -173,7 +173,8 @@ def _smaller(finished: Finished) -> Finished:
     return finished._replace(settlement=replace(finished.settlement, result=None, error=b""))
 
 
-def _log(finished: Finished, state: str) -> None:
+def log_end(finished: Finished, state: str) -> None:
+    """Write the line that a hand-out ends with; `state` is what became of the job."""
     settlement = finished.settlement
     job, named = settlement.receipt[:32].decode(), _named(finished)
     where = (finished.task, job, finished.attempt, finished.seconds)

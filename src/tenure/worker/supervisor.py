@@ -134,6 +134,7 @@ class Supervisor:
             if self._restarts.due(now):
                 self._start_child()
         self._replacing = succession.make_room(self._children)
+        self._accounts.pass_on(self._children)
         if self._health is not None:
             self._check(self._health)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextvars import ContextVar
 
-from tenure import App, Backoff, Depends, Event, JobContext
+from tenure import App, Backoff, DeadJob, Depends, Event, Failure, JobContext
 from tenure.broker import Added
 from tenure.message import Message
 from tenure.middleware import CallNext, PublishNext
@@ -58,6 +58,12 @@ async def watched(ctx: JobContext, call_next: CallNext) -> object:
 def told(event: Event) -> None:
     """Keep it."""
     write("events", os.getpid(), event.name, event.job_id or "-", event.attempt)
+
+
+@app.on_dead
+def buried(job: DeadJob, error: Failure) -> None:
+    """Tell with which arguments, and of what."""
+    write("buried", job.id, job.attempt, *job.args, error.kind)
 
 
 def connection() -> Iterator[int]:
@@ -118,3 +124,15 @@ def hangs(*, scratch: None = Depends(scratch)) -> None:
     """Run on until it is ended."""
     for _ in range(3000):
         time.sleep(0.01)
+
+
+@app.task(name="sleeps", queue="plain", max_attempts=2, timeout=0.3, backoff=Backoff(base=0.05))
+def sleeps(seconds: float) -> None:
+    """Be ended only with the process."""
+    time.sleep(seconds)
+
+
+@app.task(name="crashes", queue="plain", max_losses=2)
+def crashes(code: int) -> None:
+    """End the process."""
+    os._exit(code)
