@@ -98,7 +98,7 @@ def test_a_paused_queue_rests_over_a_restart_of_the_server_and_a_closed_one_is_e
     assert (shown["default"]["paused"], shown["default"]["ready"], shown["mail"]["paused"]) == (True, 1, False)
     assert "paused" in stage.run("queues", "--broker", stage.url).stdout
     assert stage.run("close", "default", "--broker", stage.url).stdout == "default: closed\n"
-    with pytest.raises(QueueClosed, match="tenure open"):
+    with pytest.raises(QueueClosed, match="its queue 'default' takes no new jobs"):
         operated.work.delay(4)
     assert waiting.state() == "ready"
     stage.run("resume", "default", "--broker", stage.url)

@@ -96,7 +96,7 @@ class Model:
         if a.id in self.aliases:
             return Exists(a.id, self.aliases[a.id][0])
         if a.queue in self.closed and not then:
-            return Closed(a.id)
+            return Closed(a.id, a.queue)
         key = a.key if a.key is not None else a.id.hex()
         holder = self.holder(a.task, key)
         if holder is not None and holder[1] != a.fingerprint:

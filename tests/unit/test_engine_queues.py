@@ -151,7 +151,7 @@ def test_a_queue_stays_as_it_is_over_a_restart(tmp_path: Path) -> None:
     assert [(shown(lab, queue)["paused"], shown(lab, queue)["closed"]) for queue in "abc"] == [
         (True, False), (False, True), (True, True),
     ]  # fmt: skip
-    assert lab.connect(2).ask(lab.add(1, queue="b")).startswith("err queue-closed")
+    assert lab.connect(2).ask(lab.add(1, queue="b")).startswith("err queue-closed its queue 'b' takes no new jobs")
     assert Worker(lab.connect(3)).take("a b c") == [ord("b")]
     lab.close()
 

@@ -45,6 +45,7 @@ class Closed(NamedTuple):
     """The queue takes no new jobs; nothing was stored."""
 
     id: bytes
+    queue: str
 
 
 AddAnswer = Created | Exists | Conflict | Full | Closed
@@ -56,7 +57,7 @@ def add_new(core: Core, a: Add, wall: int) -> AddAnswer:
     A repeat of what is stored is answered all the same.
     """
     if a.queue in core.closed:
-        return _known(core, a) or Closed(a.id)
+        return _known(core, a) or Closed(a.id, a.queue)
     space = core.space
     if space.refuses(len(a.body)):
         return _known(core, a) or Full(a.id, *space.missing(len(a.body)))

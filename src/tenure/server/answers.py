@@ -57,9 +57,8 @@ class Answers:
         if isinstance(answer, Full):
             return encode.err("no-space", _no_space(answer))
         if isinstance(answer, Closed):
-            return encode.err(
-                "queue-closed", "its queue takes no new jobs until somebody opens it (`tenure open QUEUE`)"
-            )
+            text = f"its queue {answer.queue!r} takes no new jobs until somebody opens it (`tenure open QUEUE`)"
+            return encode.err("queue-closed", text)
         return encode.err("key-conflict", f"{answer.first.hex()} holds this key with other arguments")
 
     def settle(self, answer: SettleAnswer) -> bytes:
