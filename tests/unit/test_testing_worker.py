@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -523,6 +524,21 @@ def test_a_real_worker_goes_by_the_moved_clock(app: App, worker: InlineWorker) -
         worker.clock.move(61)
         assert job.wait(timeout=3600) == "done"
     assert seen == [(1, False), True, (2, False)]
+
+
+def test_time_limits_are_kept_inside_of_running_alone(app: App, worker: InlineWorker) -> None:
+    @app.task(name="spin", timeout=0.05, max_attempts=1)
+    def spin() -> float:
+        end = time.monotonic() + (60.0 if threading.current_thread() is not threading.main_thread() else 0.1)
+        while time.monotonic() < end:
+            pass
+        return end
+
+    with worker.running(threads=1), pytest.raises(JobFailed, match="longer than its time limit"):
+        spin.delay().result(timeout=10)
+    job = spin.delay()
+    worker.run_all()
+    assert job.state() == "done"
 
 
 def test_an_app_that_closes_its_broker_loses_nothing(app: App, worker: InlineWorker) -> None:
