@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from tests.stage.apps import operated
-from tests.stage.harness import ROOT, Stage
-
-PAGE = (ROOT / "docs" / "howto" / "operate.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```console\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+from tests.stage.harness import Stage
+from tests.stage.pages import blocks
 
 
 def spoken(block: str) -> list[tuple[str, str]]:
@@ -36,7 +32,7 @@ def test_the_page_is_right(stage: Stage) -> None:
     for delay in (None, None, 3600):
         operated.work.options(delay=delay).delay(1)
     stage.env["TENURE_BROKER"] = stage.url
-    commands = [pair for block in BLOCKS for pair in spoken(block)]
+    commands = [pair for block in blocks("operate.md", "console") for pair in spoken(block)]
     assert len(commands) == 5
     for command, printed in commands:
         assert words(stage.run(*command.split()).stdout) == words(printed), command

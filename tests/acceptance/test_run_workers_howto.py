@@ -7,11 +7,10 @@ import shlex
 import sys
 
 from tenure.inspection import inspect
-from tests.stage.harness import ROOT, TENURE, Stage, wait_for
+from tests.stage.harness import TENURE, Stage, wait_for
+from tests.stage.pages import blocks
 
-PAGE = (ROOT / "docs" / "howto" / "run-workers.md").read_text(encoding="utf-8")
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-BLOCKS = [(kind, body) for kind, body in FENCED.findall(PAGE) if kind in ("python", "console")]
+PAGE = "run-workers.md"
 ADD = "import shop, sys; shop.app.use_broker(sys.argv[1]); print(shop.thumbnails.delay(int(sys.argv[2])).id)"
 
 
@@ -23,7 +22,8 @@ def add(stage: Stage, count: int) -> str:
 
 
 def test_the_page_is_right(bare: Stage) -> None:
-    (_, source), (_, start), (_, ask) = BLOCKS
+    (source,) = blocks(PAGE)
+    start, ask = blocks(PAGE, "console")
     (bare.place / "shop.py").write_text(source)
     bare.env["PYTHONPATH"] += f":{bare.place}"
     bare.start_server()

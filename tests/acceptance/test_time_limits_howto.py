@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
@@ -21,19 +19,16 @@ from tenure.context import TestHold
 from tenure.worker.interrupts import OVERRUN_AFTER
 from tenure.worker.worker import Worker
 from tests.stage.harness import wait_for
+from tests.stage.pages import blocks, loaded, text
 
-PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "time-limits.md").read_text(encoding="utf-8")
-FENCED = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = "time-limits.md"
 LIMIT = 0.2
 
 
 @pytest.fixture
 def page() -> Iterator[Any]:
     """All code of the page as one module, with a worker of two threads that runs its jobs in this process."""
-    names: dict[str, Any] = {"__name__": "shop"}
-    for kind, code in FENCED.findall(PAGE):
-        if kind == "python":
-            exec(compile(code, "time-limits.md", "exec"), names)
+    names = loaded(PAGE)
     app = names["app"]
     app.use_broker(f"memory://{uuid4().hex}")
     worker = Worker(app, threads=2, grace=5.0)
@@ -91,8 +86,8 @@ def test_a_job_is_ended_by_hand(page: Any) -> None:
 
 def test_its_figures_and_commands_are_those_of_the_code() -> None:
     assert OVERRUN_AFTER == 0.5
-    assert "half a second later" in PAGE
-    ((line,),) = (code.splitlines() for kind, code in FENCED.findall(PAGE) if kind == "console")
+    assert "half a second later" in text(PAGE)
+    ((line,),) = (code.splitlines() for code in blocks(PAGE, "console"))
     known = {option for parameter in worker_command.params for option in parameter.opts}
     assert {word for word in shlex.split(line) if word.startswith("-")} <= known
     assert "--terminate" in {option for parameter in cancel.params for option in parameter.opts}

@@ -7,40 +7,14 @@ import inspect
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tenure import JobContext
 from tenure.cli.worker import worker as worker_command
-from tenure.testing import InlineWorker, inline_worker
+from tenure.testing import inline_worker
 from tenure.worker.process_hooks import run_start_hooks, run_stop_hooks
-
-HOWTO = Path(__file__).parents[2] / "docs" / "howto"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return [code for kind, code in BLOCK.findall((HOWTO / page).read_text(encoding="utf-8")) if kind == language]
-
-
-class Page:
-    """All code of a page as one module, with a worker that runs its jobs."""
-
-    def __init__(self, names: dict[str, Any], worker: InlineWorker) -> None:
-        self.names = names
-        self.worker = worker
-
-    def __getattr__(self, name: str) -> Any:
-        return self.names[name]
-
-
-def loaded(page: str) -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "shop"}
-    for code in blocks(page, "python"):
-        exec(compile(code, page, "exec"), names)
-    return names
+from tests.stage.pages import HOWTO, Page, blocks, loaded, text
 
 
 @pytest.fixture(params=["async-tasks.md", "job-context.md"])
@@ -109,20 +83,19 @@ def test_what_tasks_do_with_their_context(context_page: Page, caplog: pytest.Log
 
 
 def test_the_table_names_all_there_is() -> None:
-    text = (HOWTO / "job-context.md").read_text(encoding="utf-8")
-    table = "".join(line.split("|")[1] for line in text.splitlines() if line.startswith("|"))
+    table = "".join(line.split("|")[1] for line in text("job-context.md").splitlines() if line.startswith("|"))
     public = {name for name, _ in inspect.getmembers(JobContext) if not name.startswith("_")}
     fields = set(re.findall(r"`(\w+)[`(]", table))
     assert fields == public - {"for_test", "hold", "boot_clock"}
 
 
 def test_links_and_anchors_lead_somewhere(name: str) -> None:
-    text = (HOWTO / name).read_text(encoding="utf-8")
+    page = text(name)
     slugs = {
         re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
-        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE)
     }
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page):
         path, _, anchor = target.partition("#")
         assert not path or (HOWTO / path).exists()
         assert path or anchor in slugs

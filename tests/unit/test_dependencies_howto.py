@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure.testing import InlineWorker, inline_worker
-
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "dependencies.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+from tests.stage.pages import loaded
 
 
 @pytest.fixture
 def page() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "shop"}
-    for code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        exec(compile(code, PAGE.name, "exec"), names)
-    return names
+    return loaded("dependencies.md")
 
 
 @pytest.fixture

@@ -5,31 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure.cli.jobs import dead
 from tenure.settle import GAVE_UP
-from tenure.testing import InlineWorker, inline_worker
+from tenure.testing import inline_worker
+from tests.stage import pages
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "failures-and-retries.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
+PAGE = "failures-and-retries.md"
 COMMAND = re.compile(r"^\$ tenure dead (\w+)", re.MULTILINE)
 
 
-class Page:
+class Page(pages.Page):
     """All code of the page as one module, with a worker that runs its jobs."""
-
-    def __init__(self, names: dict[str, Any], worker: InlineWorker) -> None:
-        self.names = names
-        self.worker = worker
-
-    def __getattr__(self, name: str) -> Any:
-        return self.names[name]
 
     def ended(self, id: str) -> dict[str, Any]:
         self.worker.run_all(raise_errors=False)
@@ -40,9 +30,7 @@ class Page:
 
 @pytest.fixture
 def page() -> Iterator[Page]:
-    names: dict[str, Any] = {"__name__": "shop"}
-    for code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        exec(compile(code, str(PAGE), "exec"), names)
+    names = pages.loaded(PAGE)
     with inline_worker(names["app"]) as worker:
         yield Page(names, worker)
 
@@ -97,5 +85,5 @@ def test_hooks_are_called_once_the_tasks_own_first(page: Page, capsys: pytest.Ca
 
 
 def test_the_commands_are_there() -> None:
-    named = COMMAND.findall(PAGE.read_text(encoding="utf-8"))
+    named = COMMAND.findall(pages.text(PAGE))
     assert set(named) == set(dead.commands)

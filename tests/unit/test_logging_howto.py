@@ -8,7 +8,6 @@ import logging
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,19 +16,16 @@ import structlog
 from tenure.cli.worker import worker as worker_command
 from tenure.job_log import OF_JOB, name_jobs
 from tenure.testing import InlineWorker, inline_worker
+from tests.stage.pages import blocks, loaded, text
 
-PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "logging.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = "logging.md"
 
 
 @pytest.fixture
 def page() -> Iterator[dict[str, Any]]:
     """The page's code as one module, in a process that names jobs as a worker does."""
     factory, shop = logging.getLogRecordFactory(), logging.getLogger("shop")
-    names: dict[str, Any] = {"__name__": "shop"}
-    for kind, code in BLOCK.findall(PAGE):
-        if kind == "python":
-            exec(compile(code, "logging.md", "exec"), names)
+    names = loaded(PAGE)
     name_jobs()
     yield names
     logging.setLogRecordFactory(factory)
@@ -74,8 +70,8 @@ def test_structlog_names_the_job(
 
 
 def test_its_table_and_its_command_are_what_there_is() -> None:
-    table = re.findall(r"^\| `(\w+)` \|.*\| `(.*)` \|$", PAGE, re.MULTILINE)
+    table = re.findall(r"^\| `(\w+)` \|.*\| `(.*)` \|$", text(PAGE), re.MULTILINE)
     assert table == [(name, repr(value).replace("'", '"')) for name, value in OF_JOB.items()]
-    (line,) = (code for kind, code in BLOCK.findall(PAGE) if kind == "console")
+    (line,) = blocks(PAGE, "console")
     known = {option for parameter in worker_command.params for option in parameter.opts}
     assert {word for word in shlex.split(line) if word.startswith("-")} <= known

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from tenure.events import EventName
 from tenure.testing import InlineWorker, inline_worker
+from tests.stage.pages import loaded, text
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "middleware.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = "middleware.md"
 
 
 @pytest.fixture(scope="module")
 def page() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "shop"}
-    for code in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
-        exec(compile(code, PAGE.name, "exec"), names)
-    return names
+    return loaded(PAGE)
 
 
 @pytest.fixture
@@ -75,5 +71,5 @@ def test_a_dead_job_is_told_of(page: dict[str, Any], worker: InlineWorker) -> No
 
 
 def test_its_table_has_every_event() -> None:
-    rows = re.findall(r"^\| (`[a-z]+\..*?) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| (`[a-z]+\..*?) \|", text(PAGE), re.MULTILINE)
     assert sorted(re.findall(r"`([a-z.]+)`", " ".join(rows))) == sorted(get_args(EventName))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +11,9 @@ import pytest
 from tenure import JobCancelled
 from tenure.inspection import inspect
 from tenure.testing import InlineWorker, inline_worker
+from tests.stage.pages import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "operate.md"
-APP, CANCEL, EXPIRE, CLOSED, PYTHON = re.findall(
-    r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
-)
+APP, CANCEL, EXPIRE, CLOSED, PYTHON = blocks("operate.md")
 
 
 @pytest.fixture

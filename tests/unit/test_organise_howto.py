@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tenure.testing import InlineWorker, inline_worker
+from tests.stage.pages import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "organise-tasks.md"
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+BLOCKS = blocks("organise-tasks.md")
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +12,9 @@ import pytest
 
 from tenure import App, ResultNotStored
 from tenure.testing import InlineWorker, inline_worker
+from tests.stage.pages import blocks
 
-PAGE = Path(__file__).parents[2] / "docs" / "howto" / "values.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = "values.md"
 
 
 @pytest.fixture
@@ -24,12 +22,12 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], Inli
     module = ModuleType("shop")  # a dataclass looks for the module that it is defined in
     monkeypatch.setitem(sys.modules, "shop", module)
     names = vars(module)
-    first, *rest = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    first, *rest = blocks(PAGE)
     setup, call = first.split("\ninvoice.delay")
-    exec(compile(setup, str(PAGE), "exec"), names)
+    exec(compile(setup, PAGE, "exec"), names)
     with inline_worker(names["app"]) as worker:
         for code in ("invoice.delay" + call, *rest):
-            exec(compile(code, str(PAGE), "exec"), names)
+            exec(compile(code, PAGE, "exec"), names)
         yield names, worker
 
 
