@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.property.lab import Lab, Line, hexid, session_of
 
 J1 = hexid(1)
 BIG = "x" * 3_000
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,6 @@ from tenure.engine import core, queues, sweep, taking
 from tenure.outcome import NO_TASK
 from tenure.wire.words import quote
 from tests.property.lab import Lab, Line, hexid
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def taken(answer: str) -> list[int]:

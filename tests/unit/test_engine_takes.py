@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tenure.engine.leases import SPENT_ENDS, Lease, LeaseBook
 from tenure.engine.taking import round_robin
 from tests.property.lab import Lab, Line, hexid, session_of
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def ids(answer: str) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -10,13 +9,6 @@ import pytest
 from tenure.server.parking import FEW
 from tenure.wire.commands import IDLE_TIMEOUT, LINE_AGE, MAX_BATCH_LINES
 from tests.property.lab import Lab, Line, hexid, session_of
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def behind(line: Line) -> bool:

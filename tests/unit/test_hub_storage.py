@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
 from tenure.server.hub import REST
 from tests.property.lab import Lab, Line, hexid, session_of
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def take(n: int, wait: int = 0, limit: int = 5, vt: int = 30_000, queues: str = "q") -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,6 @@ from tenure.server.answers import Answers
 from tenure.server.hub import Hub
 from tenure.wire.commands import LINE_AGE
 from tests.property.lab import Lab, Line, hexid, session_of
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def take(n: int, wait: int = 0, limit: int = 5, vt: int = 30_000, queues: str = "q") -> str:

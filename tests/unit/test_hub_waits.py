@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tenure.engine.core import Retention
@@ -11,13 +9,6 @@ from tenure.engine.waiting import STATES_BYTES
 from tests.property.lab import WALL, Lab, Line, hexid, session_of
 
 TAKE = "take 1 10 0 30000 q"
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 @pytest.fixture

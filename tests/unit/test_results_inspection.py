@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -27,13 +26,6 @@ class Admin:
     def job(self, id: str) -> dict[str, Any] | None:
         shown = self.lab.engine.show(bytes.fromhex(id))
         return None if shown is None else json.loads(json.dumps(shown, allow_nan=False))
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 @pytest.fixture
