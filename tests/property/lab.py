@@ -29,6 +29,11 @@ def session_of(n: int) -> str:
     return f"{n:032x}"
 
 
+def take(n: int, wait: int = 0, limit: int = 5, vt: int = 30_000, queues: str = "q") -> str:
+    """The line of a session's take number `n`; `wait` and `vt` are milliseconds."""
+    return f"take {n} {limit} {wait} {vt} {queues}"
+
+
 class Line:
     """A client's end of one connection."""
 

@@ -21,7 +21,7 @@ from tenure.worker.room import Room, kinds_of_queues
 from tenure.worker.settler import Finished
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
-from tests.unit.worker_fakes import HandClock, delivery, message
+from tests.unit.worker_fakes import HandClock, delivery, message, settle_at_every_wait
 
 app = App("shop")
 seen: dict[str, Any] = {}
@@ -193,15 +193,7 @@ def test_an_error_around_a_coroutine_is_a_failed_attempt(rig: Rig, caplog: pytes
 
 
 def test_lost_coroutines_run_apart_too(rig: Rig) -> None:
-    answered: list[Finished] = []
-
-    def answer(event: threading.Event, seconds: float) -> bool:
-        finished = rig.out[len(answered)]
-        rig.table.settled(finished.place, 2)
-        answered.append(finished)
-        return False
-
-    rig.clock.wait = answer  # type: ignore[method-assign]
+    settle_at_every_wait(rig.clock, rig.table, rig.out)
     rig.deliver(*(replace(web("quick", job), losses=4) for job in range(2)))
     assert [one.settlement.kind for one in rig.settled(2)] == ["release", "done"]
 

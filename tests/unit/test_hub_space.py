@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from tenure.engine.space import ADD_COSTS, RESERVE
-from tests.property.lab import Lab, Line, hexid, session_of
+from tests.property.lab import Lab, Line, hexid, session_of, take
 
 MIB = 1024 * 1024
 LOOK = 0.2
@@ -54,10 +54,6 @@ def leave(lab: Lab, disk: Disk, free: int) -> None:
     lab.pass_time(LOOK)
 
 
-def take(number: int, wait: int = 0, limit: int = 9) -> str:
-    return f"take {number} {limit} {wait} 30000 q"
-
-
 def test_below_the_reserve_adds_are_refused_and_nothing_else(lab: Lab, disk: Disk) -> None:
     line, keeper = lab.connect(1), lab.connect(2, "keeper")
     for n in range(1, 8):
@@ -65,7 +61,7 @@ def test_below_the_reserve_adds_are_refused_and_nothing_else(lab: Lab, disk: Dis
     leave(lab, disk, RESERVE - 1)
     answer = line.ask(lab.add(8))
     assert answer.startswith("err no-space 8.0 MiB are free for the data file and 9.0 MiB are wanted"), answer
-    assert line.ask(take(1)).startswith("jobs 7 ")
+    assert line.ask(take(1, limit=9)).startswith("jobs 7 ")
     assert line.ask(f"extend {hexid(1)}:1") == "ok 30000"
     assert line.ask(f"done {hexid(1)}:1") == "ok done"
     assert line.ask(f"retry {hexid(2)}:1 100 why 3\nbad") == "ok scheduled"

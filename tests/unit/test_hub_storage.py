@@ -7,11 +7,7 @@ import pytest
 from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
 from tenure.server.hub import REST
-from tests.property.lab import Lab, Line, hexid, session_of
-
-
-def take(n: int, wait: int = 0, limit: int = 5, vt: int = 30_000, queues: str = "q") -> str:
-    return f"take {n} {limit} {wait} {vt} {queues}"
+from tests.property.lab import Lab, Line, hexid, session_of, take
 
 
 def refuse_writes_of(lab: Lab, *ids: int) -> None:
@@ -23,6 +19,18 @@ def refuse_writes_of(lab: Lab, *ids: int) -> None:
         return bool(found.get)
 
     lab.fail(refuses)
+
+
+def refuse_all(lab: Lab) -> list[bool]:
+    """Every commit fails; the list that is returned grows by one each time that the store is asked."""
+    asked: list[bool] = []
+
+    def refuses() -> bool:
+        asked.append(True)
+        return True
+
+    lab.fail(refuses)
+    return asked
 
 
 def test_a_failing_commit_is_answered_and_changes_nothing(lab: Lab) -> None:
@@ -63,13 +71,7 @@ def test_lines_that_write_nothing_succeed_on_a_full_disk(lab: Lab) -> None:
 
 def test_a_full_disk_is_not_asked_for_every_line(lab: Lab) -> None:
     line = lab.connect()
-    asked = []
-
-    def refuses() -> bool:
-        asked.append(1)
-        return True
-
-    lab.fail(refuses)
+    asked = refuse_all(lab)
     for n in range(100):
         line.write(lab.add(n).encode() + b"\n")
     lab.turn()
@@ -81,13 +83,7 @@ def test_lines_that_write_nothing_do_not_have_a_full_disk_asked_anew(lab: Lab) -
     line = lab.connect()
     line.ask(lab.add(1))
     line.ask(take(1, limit=1))
-    asked = []
-
-    def refuses() -> bool:
-        asked.append(1)
-        return True
-
-    lab.fail(refuses)
+    asked = refuse_all(lab)
     for n in range(10, 60):
         line.write(f"{lab.add(n)}\nextend {hexid(1)}:1\n".encode())
     lab.turn()
@@ -100,13 +96,7 @@ def test_a_store_that_takes_nothing_has_a_rest_while_leases_are_extended(lab: La
     line, other = lab.connect(1), lab.connect(2)
     line.ask(lab.add(1))
     line.ask(take(1, limit=1))
-    asked = []
-
-    def refuses() -> bool:
-        asked.append(1)
-        return True
-
-    lab.fail(refuses)
+    asked = refuse_all(lab)
     for _ in range(100):
         for n in range(10, 15):
             other.write(lab.add(n).encode() + b"\n")
@@ -285,13 +275,7 @@ def test_undone_turns_are_logged_about_once_a_second_with_their_number(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     line = lab.connect()
-    asked = []
-
-    def refuses() -> bool:
-        asked.append(1)
-        return True
-
-    lab.fail(refuses)
+    asked = refuse_all(lab)
     for n in range(1, 51):
         line.ask(lab.add(n))
         lab.mono += 0.05

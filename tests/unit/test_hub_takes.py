@@ -9,11 +9,7 @@ import pytest
 from tenure.server.answers import Answers
 from tenure.server.hub import Hub
 from tenure.wire.commands import LINE_AGE
-from tests.property.lab import Lab, Line, hexid, session_of
-
-
-def take(n: int, wait: int = 0, limit: int = 5, vt: int = 30_000, queues: str = "q") -> str:
-    return f"take {n} {limit} {wait} {vt} {queues}"
+from tests.property.lab import Lab, Line, hexid, session_of, take
 
 
 def receipts(answer: str | bytes) -> list[str]:

@@ -251,27 +251,40 @@ def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:
     print(f"seed {seed}")
     watcher = Interrupts(SystemClock())
     ended: Counter[tuple[str, bool]] = Counter()
-    leaked: list[BaseException] = []
+
+    def slot() -> None:
+        dice = random.Random(seed)
+        for _ in range(10_000):
+            run = ThreadRun(watcher, Until(lambda: None))
+            try:
+                end = dice.choice(_ENDS)(run, dice.choice((0, 10, 300, 1500)))
+            except (ValueError, LeaseLost) as error:
+                end = type(error).__name__
+            ended[end, run.interrupted is LeaseLost] += 1
+
+    _run_beside(watcher, slot)
+    assert sum(ended.values()) == 10_000
+    assert ended["LeaseLost", True] > 10
+    assert ended["returned", False] > 100
+    assert watcher.turn() == inf
+
+
+def _run_beside(watcher: Interrupts, slot: Callable[[], None]) -> None:
+    """Run a slot's thread beside that of its watcher, with very many switches between the two."""
     over = threading.Event()
+    failed: list[BaseException] = []
 
     def watch() -> None:
         while not over.is_set():
             watcher.turn()
 
-    def slot() -> None:
-        dice = random.Random(seed)
+    def guarded() -> None:
         try:
-            for _ in range(10_000):
-                run = ThreadRun(watcher, Until(lambda: None))
-                try:
-                    end = dice.choice(_ENDS)(run, dice.choice((0, 10, 300, 1500)))
-                except (ValueError, LeaseLost) as error:
-                    end = type(error).__name__
-                ended[end, run.interrupted is LeaseLost] += 1
-        except BaseException as error:  # noqa: BLE001  (it has come where nothing may)
-            leaked.append(error)
+            slot()
+        except BaseException as error:  # noqa: BLE001  (an interrupt may have come where nothing may)
+            failed.append(error)
 
-    threads = [threading.Thread(target=watch, daemon=True), threading.Thread(target=slot, daemon=True)]
+    threads = [threading.Thread(target=watch, daemon=True), threading.Thread(target=guarded, daemon=True)]
     often = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     try:
@@ -283,11 +296,7 @@ def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:
         over.set()
         sys.setswitchinterval(often)
     threads[0].join(30)
-    assert leaked == []
-    assert sum(ended.values()) == 10_000
-    assert ended["LeaseLost", True] > 10
-    assert ended["returned", False] > 100
-    assert watcher.turn() == inf
+    assert failed == []
 
 
 def _loops(times: int) -> str:
@@ -483,13 +492,8 @@ def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monke
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     watcher = Interrupts(SystemClock())
-    over = threading.Event()
     told: Counter[int] = Counter()
     closed: Counter[str] = Counter()
-
-    def watch() -> None:
-        while not over.is_set():
-            watcher.turn()
 
     def slot() -> None:
         dice = random.Random(seed)
@@ -505,27 +509,7 @@ def test_each_of_thousands_has_ended_in_time_or_has_overrun_and_never_both(monke
             assert told[number] == at_the_end, "told after its end"
             closed["overrun" if at_the_end else "interrupted" if run.interrupted else "in time"] += 1
 
-    failed: list[BaseException] = []
-
-    def guarded() -> None:
-        try:
-            slot()
-        except BaseException as error:  # noqa: BLE001  (shown by the test)
-            failed.append(error)
-
-    threads = [threading.Thread(target=watch, daemon=True), threading.Thread(target=guarded, daemon=True)]
-    often = sys.getswitchinterval()
-    sys.setswitchinterval(5e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        threads[1].join(30)
-        assert not threads[1].is_alive()
-    finally:
-        over.set()
-        sys.setswitchinterval(often)
-    threads[0].join(30)
-    assert failed == []
+    _run_beside(watcher, slot)
     assert set(told.values()) <= {1}
     print(closed)
     assert min(closed[how] for how in WAYS) > 10, closed

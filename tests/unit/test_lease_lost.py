@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 
 from tenure import App, Discard, JobContext, LeaseLost, Retry, TaskDefinitionError
-from tenure.context import TestHold
 from tenure.outcome import Discarded, Interrupted, Outcome, Retried, Returned
 from tenure.settle import Policy, decide, outcome_of
-from tenure.worker.executor import Executor
-from tenure.worker.interrupts import Interrupts
-from tests.unit.worker_fakes import HandClock, delivery, look
+from tests.unit.worker_fakes import WatchedHold, delivery, execute, look
 
 app = App("shop")
 ASKED = {"Retry": Retry(7, "in the same moment"), "Discard": Discard("not wanted"), "OSError": OSError("closed")}
 
 
-class Losing(TestHold):
-    """A hold whose lease is lost when the function says so, and a watcher that looks until it has seen that."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.watcher = Interrupts(HandClock())
-        self.watcher.start()
+class Losing(WatchedHold):
+    """A hold whose lease is lost when the function says so; its watcher looks until it has seen that."""
 
     def lose(self) -> None:
         """Return once the watcher has looked and found no more to do."""
@@ -91,20 +82,7 @@ async def awaits_to_the_end(ctx: JobContext) -> str:
 
 
 def run(task: str, *args: Any) -> tuple[Outcome, Policy]:
-    hold = Losing()
-    executor = Executor(app.tasks, HandClock().boot, 1000, hold.watcher)
-    item = delivery(task=task, args=args)
-    try:
-        if executor.is_async(item):
-            return _awaited(executor.execute_async(item, hold))
-        return executor.execute(item, hold)
-    finally:
-        hold.watcher.stop()
-
-
-def _awaited(coroutine: Coroutine[Any, Any, tuple[Outcome, Policy]]) -> tuple[Outcome, Policy]:
-    with asyncio.Runner() as runner:
-        return runner.run(coroutine)
+    return execute(app, delivery(task=task, args=args), Losing())
 
 
 @pytest.mark.parametrize("task", ["raises", "loops", "gives_up"])

@@ -25,7 +25,7 @@ from tenure.worker.settler import Finished
 from tenure.worker.slots import LONG, Slots
 from tenure.worker.table import Table
 from tenure.worker.unread import NOT_LISTENING
-from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt
+from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt, settle_at_every_wait
 
 app = App("shop")
 seen: dict[str, Any] = {}
@@ -327,15 +327,7 @@ def test_of_the_jobs_that_were_lost_before_one_runs_at_a_time() -> None:
 
 def test_a_suspect_starts_only_when_the_others_are_given_back() -> None:
     rig = Rig(3)
-    answered: list[Finished] = []
-
-    def answer(event: threading.Event, seconds: float) -> bool:
-        finished = rig.out[len(answered)]
-        rig.table.settled(finished.place, 2)
-        answered.append(finished)
-        return False
-
-    rig.clock.wait = answer  # type: ignore[method-assign]
+    answered = settle_at_every_wait(rig.clock, rig.table, rig.out)
     rig.slots.deliver([replace(delivery(job, task="ok"), losses=4) for job in range(3)])
     for _ in range(3):
         assert rig.came.acquire(timeout=10)

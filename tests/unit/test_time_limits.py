@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
@@ -13,7 +13,6 @@ import pytest
 
 from tenure import App, ConfigError, Discard, JobContext, Retry, TaskDefinitionError, Terminated, TimeLimitExceeded
 from tenure.codec import decode_body, encode_body, unpack_failure
-from tenure.context import TestHold
 from tenure.message import Delivery, Settlement
 from tenure.outcome import Died, Discarded, Outcome, Retried, TimedOut
 from tenure.retry import Backoff
@@ -24,7 +23,7 @@ from tenure.worker.loop import Loop
 from tenure.worker.settler import Finished
 from tenure.worker.slots import Slots
 from tenure.worker.table import HELD, OVERRUN, Table
-from tests.unit.worker_fakes import HandClock, delivery, look, message, receipt
+from tests.unit.worker_fakes import HandClock, WatchedHold, delivery, execute, look, message, receipt
 
 app = App("shop")
 LIMIT = "timeout: it ran longer than its time limit of 60 s"
@@ -32,14 +31,11 @@ KIND = "tenure.errors.TimeLimitExceeded"
 ASKED = {"Retry": Retry(7, "in the same moment"), "Discard": Discard("not wanted"), "OSError": OSError("closed")}
 
 
-class Limited(TestHold):
+class Limited(WatchedHold):
     """A hold whose time limit is over a minute after the start; `late` lets it pass and has the watcher look."""
 
     def __init__(self, deadline: float = 2000.0) -> None:
         super().__init__()
-        self.clock = HandClock()
-        self.watcher = Interrupts(self.clock)
-        self.watcher.start()
         self.until = deadline
         self.overruns = 0
         self.is_terminated = False
@@ -114,20 +110,7 @@ async def blocks_the_loop(ctx: JobContext) -> str:
 
 
 def run(task: str, *args: Any, hold: Limited | None = None) -> tuple[Outcome, Policy]:
-    hold = hold or Limited()
-    executor = Executor(app.tasks, HandClock().boot, 1000, hold.watcher)
-    item = delivery(message=message(task, args=args, timeout=60.0))
-    try:
-        if executor.is_async(item):
-            return _awaited(executor.execute_async(item, hold))
-        return executor.execute(item, hold)
-    finally:
-        hold.watcher.stop()
-
-
-def _awaited(coroutine: Coroutine[Any, Any, tuple[Outcome, Policy]]) -> tuple[Outcome, Policy]:
-    with asyncio.Runner() as runner:
-        return runner.run(coroutine)
+    return execute(app, delivery(message=message(task, args=args, timeout=60.0)), hold or Limited())
 
 
 # ------------------------------------------------------------------------------------------------------- the option

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Literal
 
+from tenure import App
 from tenure.broker import EndedAs, Extend, Extended, Settled
 from tenure.codec import pack_call
+from tenure.context import TestHold
 from tenure.message import Delivery, Message, Settlement
+from tenure.outcome import Outcome
+from tenure.settle import Policy
+from tenure.worker.executor import Executor
 from tenure.worker.interrupts import Interrupts
+from tenure.worker.settler import Finished
+from tenure.worker.table import Table
 
 JOB = "0190f3a2c0de7abc8def0123456789ab"
 
@@ -74,6 +82,42 @@ class _Marker:
         if self._looks > 1:
             self._looked.put(True)
         return self._looks > 1
+
+
+class WatchedHold(TestHold):
+    """A hold with a watcher of its own, which goes by a clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = HandClock()
+        self.watcher = Interrupts(self.clock)
+        self.watcher.start()
+
+
+def execute(app: App, item: Delivery, hold: WatchedHold) -> tuple[Outcome, Policy]:
+    """Run a job as a slot does, or as the loop does where it is a coroutine; the hold's watcher ends with it."""
+    executor = Executor(app.tasks, HandClock().boot, 1000, hold.watcher)
+    try:
+        if not executor.is_async(item):
+            return executor.execute(item, hold)
+        with asyncio.Runner() as runner:
+            return runner.run(executor.execute_async(item, hold))
+    finally:
+        hold.watcher.stop()
+
+
+def settle_at_every_wait(clock: HandClock, table: Table, out: list[Finished]) -> list[Finished]:
+    """Have each wait end with an answer for the next job that has finished; returns those that had theirs."""
+    answered: list[Finished] = []
+
+    def answer(event: threading.Event, seconds: float) -> bool:
+        finished = out[len(answered)]
+        table.settled(finished.place, 2)
+        answered.append(finished)
+        return False
+
+    clock.wait = answer  # type: ignore[method-assign]
+    return answered
 
 
 class ScriptedConsumer:
