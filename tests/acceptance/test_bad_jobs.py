@@ -34,10 +34,10 @@ def test_a_task_that_raises_and_what_an_operator_does(stage: Stage) -> None:
     wait_for(lambda: stage.totals()["dead"] == 3, 10, "all of them are dead")
     broker = ("--broker", stage.url)
 
-    shown = stage.run("job", first, *broker).stdout
+    shown = stage.told("job", first)
     for text in ("gave up after 2 attempts", "ValueError: no luck 0", "Traceback", "raise ValueError(text)", "k0"):
         assert text in shown
-    assert stage.run("dead", "show", first, *broker).stdout == shown
+    assert stage.told("dead", "show", first) == shown
     found = stage.ask("dead", "show", first)
     assert [one["ended"] for one in found["handouts"]] == ["retried", "dead"]
     assert (found["attempts"], found["arguments"]) == (2, "'no luck 0'")
@@ -45,14 +45,14 @@ def test_a_task_that_raises_and_what_an_operator_does(stage: Stage) -> None:
         assert (error["kind"], error["text"]) == ("ValueError", "no luck 0")
         assert "broken" in error["traceback"]
 
-    listed = stage.run("dead", "ls", *broker).stdout
+    listed = stage.told("dead", "ls")
     assert all(id in listed for id in (first, second, third))
     rows = stage.ask("dead", "ls", "--limit", "2")
     assert [row["id"] for row in rows] == [first, second]
 
     assert stage.ask("dead", "purge", second) == {second: "purged"}
     assert stage.run("dead", "purge", second, *broker, code=1).stdout
-    assert stage.run("dead", "requeue", first, *broker).stdout == f"{first}  ready\n"
+    assert stage.told("dead", "requeue", first) == f"{first}  ready\n"
     wait_for(lambda: len(stage.job(first)["handouts"]) == 4, 10, "it was tried twice again")
     wait_for(lambda: stage.job(first)["state"] == "dead", 5, "and is dead again")
     again = stage.job(first)
@@ -62,7 +62,7 @@ def test_a_task_that_raises_and_what_an_operator_does(stage: Stage) -> None:
     assert set(stage.ask("dead", "requeue", "--all")) == {first, third}
     wait_for(lambda: stage.totals()["dead"] == 2, 10, "both are dead again")
     assert stage.ask("dead", "purge", "--all", "--queue", "default") == {first: "purged", third: "purged"}
-    assert stage.run("dead", "ls", *broker).stdout == "no dead jobs\n"
+    assert stage.told("dead", "ls") == "no dead jobs\n"
     unknown = stage.run("job", "0" * 32, *broker, code=1)
     assert unknown.stderr.count("\n") == 1
     totals = stage.check(jobs.app.counts)["totals"]

@@ -8,6 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from tenure.cli.main import cli
 from tests.stage.apps import jobs
 from tests.stage.harness import JOBS, TENURE, Stage, wait_for
 
@@ -22,7 +25,7 @@ def test_help_of_every_command(bare: Stage) -> None:
     for command in COMMANDS:
         words = command.split()
         assert words[0] in shown
-        text = bare.run(*words, "--help").stdout
+        text = CliRunner().invoke(cli, [*words, "--help"], prog_name="tenure").stdout
         assert text.startswith(f"Usage: tenure {command} ")
         assert "\n\n  " in text, "a sentence says what the command is for"
         assert "--help" in text

@@ -87,7 +87,7 @@ def test_a_paused_queue_rests_over_a_restart_of_the_server_and_a_closed_one_is_e
     mail = operated.work.options(queue="mail").delay(1)
     assert mail.result(timeout=20) == 1
     wait_for(lambda: len(started(stage)) == 2, 20, "the job runs that is held")
-    assert stage.run("pause", "default", "--broker", stage.url).stdout == "default: paused\n"
+    assert stage.told("pause", "default") == "default: paused\n"
     waiting = operated.work.delay(2)
     assert stage.server.stop() == 0
     stage.start_server(stage.url.removeprefix("tenure://"))
@@ -96,14 +96,14 @@ def test_a_paused_queue_rests_over_a_restart_of_the_server_and_a_closed_one_is_e
     assert operated.work.options(queue="mail").delay(3).result(timeout=20) == 3
     shown = {row["name"]: row for row in stage.ask("queues")}
     assert (shown["default"]["paused"], shown["default"]["ready"], shown["mail"]["paused"]) == (True, 1, False)
-    assert "paused" in stage.run("queues", "--broker", stage.url).stdout
-    assert stage.run("close", "default", "--broker", stage.url).stdout == "default: closed\n"
+    assert "paused" in stage.told("queues")
+    assert stage.told("close", "default") == "default: closed\n"
     with pytest.raises(QueueClosed, match="its queue 'default' takes no new jobs"):
         operated.work.delay(4)
     assert waiting.state() == "ready"
-    stage.run("resume", "default", "--broker", stage.url)
+    stage.told("resume", "default")
     assert waiting.result(timeout=20) == 2
-    stage.run("open", "default", "--broker", stage.url)
+    stage.told("open", "default")
     assert operated.work.delay(5).result(timeout=20) == 5
     stage.check(operated.app.counts)
 
@@ -113,7 +113,7 @@ def test_a_purge_cancels_what_waits_and_a_dry_run_only_counts_it(stage: Stage) -
     other = operated.work.options(queue="mail").delay(1)
     assert stage.ask("purge", "default", "--dry-run") == {"queue": "default", "jobs": 40, "dry_run": True}
     assert {job.state() for job in jobs} == {"ready", "scheduled"}
-    assert stage.run("purge", "default", "--broker", stage.url).stdout == "default: 40 jobs cancelled\n"
+    assert stage.told("purge", "default") == "default: 40 jobs cancelled\n"
     assert {job.state() for job in jobs} == {"cancelled"}
     assert other.state() == "ready"
     assert "Did you mean 'mail'?" in stage.run("purge", "mial", "--broker", stage.url, code=1).stderr
@@ -129,7 +129,7 @@ def test_jobs_of_a_task_that_no_worker_knows_are_listed_and_run_when_one_does(st
         return found
 
     wait_for(lambda: unknown() == {operated.work.name: 3}, 20, "all three are listed")
-    assert f"{operated.work.name} (3)" in stage.run("queues", "--broker", stage.url).stdout
+    assert f"{operated.work.name} (3)" in stage.told("queues")
     assert first.stop() == 0
     stage.start_worker("new", "--processes", "1", app=APP)
     assert [job.result(timeout=30) for job in jobs] == [0, 1, 2]

@@ -133,14 +133,14 @@ def test_progress_and_json(stage: Stage) -> None:
     stage.start_worker("w", "--processes", "1", "--visibility-timeout", "3", app=APP)
     job = results.steps.delay()
     assert wait_for(job.progress, 10, "the first step is told") == Progress(1, 4, "first step")
-    assert "1 of 4, first step" in stage.run("job", job.id, "--broker", stage.url).stdout
+    assert "1 of 4, first step" in stage.told("job", job.id)
     stage.let_go()
     assert job.result(timeout=20) == 4
     assert job.progress() is None
     for number, shown in ((math.nan, "NaN"), (math.inf, "Infinity")):
         odd = results.double.delay(number)
         assert str(odd.result(timeout=20)) == str(number)
-        printed = stage.run("job", odd.id, "--json", "--broker", stage.url).stdout
+        printed = stage.told("job", odd.id, "--json")
         assert json.loads(printed, parse_constant=pytest.fail)["result"] == {"value": shown}
 
 

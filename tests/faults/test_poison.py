@@ -37,7 +37,7 @@ def test_jobs_that_kill_their_process_while_the_server_is_restarted(bare: Stage)
         ended = [(one["ended"], one["cause"]) for one in found["handouts"] if one["cause"] == cause]
         assert ended.count(("lost", cause)) >= 1, found["handouts"]
     wait_for(lambda: len(worker.children) == 2, 10, "the worker is whole again")
-    assert "worker lost (" in bare.run("dead", "ls", "--broker", bare.url).stdout
+    assert "worker lost (" in bare.told("dead", "ls")
     totals = bare.check(poisonous.app.counts)["totals"]
     assert (totals["done"], totals["dead"]) == (GOOD, len(KILLS))
 
@@ -85,7 +85,7 @@ def test_bytes_that_are_no_message(stage: Stage) -> None:
         assert found["reason"]
     shown = stage.ask("job", ids[0])
     assert (shown["state"], shown["body"]) == ("dead", bodies[0].hex())
-    assert stage.run("job", ids[0], "--broker", stage.url).stdout.startswith(f"job {ids[0]}: dead (")
+    assert stage.told("job", ids[0]).startswith(f"job {ids[0]}: dead (")
     assert {row["id"] for row in stage.ask("dead", "ls")} == set(ids)
     assert len(worker.children) == 1
     assert "Traceback" not in worker.output
@@ -101,7 +101,7 @@ def test_an_error_whose_text_is_hard_to_store(bare: Stage) -> None:
     bare.start_worker("w", "--processes", "1", app=poisonous.__name__)
     bare.wait_done(1)
     wait_for(lambda: bare.job(job.id)["state"] == "dead", 5, "the job is dead")
-    shown = bare.run("job", job.id, "--broker", bare.url).stdout
+    shown = bare.told("job", job.id)
     for text in ("\N{PILE OF POO}", "\\x00", "\\udc80", "\\x1b[31m", "\\udcff"):
         assert text in shown, shown
     totals = bare.check(poisonous.app.counts)["totals"]

@@ -14,8 +14,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+from click.testing import CliRunner
+
 from tenure import App
 from tenure.broker import ProducerCounts
+from tenure.cli.main import cli
 from tenure.faults import process
 from tenure.inspection import inspect
 from tests.stage import marks
@@ -169,9 +172,18 @@ class Stage:
         )
         return done
 
+    def told(self, *args: str) -> str:
+        """Return what `tenure ARGS` prints about this stage's server, or to it.
+
+        It runs in this process: the tests ask hundreds of times, and most of a command's time goes into its start.
+        """
+        done = CliRunner().invoke(cli, [*args, "--broker", self.url], catch_exceptions=False)
+        assert done.exit_code == 0, f"tenure {' '.join(args)}: {done.exit_code}\n{done.output}"
+        return done.stdout
+
     def ask(self, *args: str) -> Any:
         """Return what a command prints as JSON."""
-        return json.loads(self.run(*args, "--json", "--broker", self.url).stdout)
+        return json.loads(self.told(*args, "--json"))
 
     def use(self, app: App, url: str | None = None) -> None:
         """Let this process add with `app`, at the server or through `url`."""
