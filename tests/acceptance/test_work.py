@@ -32,8 +32,9 @@ def test_5000_jobs_run_once_each(stage: Stage) -> None:
 def test_options_of_calls(stage: Stage) -> None:
     now = datetime.now(UTC)
     waiting = [jobs.work.options(priority=priority).delay(priority) for priority in (1, 5, 9)]
-    delayed = jobs.work.options(delay=1.5).delay(10)
-    at = jobs.work.options(run_at=now + timedelta(seconds=1.5)).delay(11)
+    # Behind all others also where the worker starts after they are due.
+    delayed = jobs.work.options(delay=1.5, priority=0).delay(10)
+    at = jobs.work.options(run_at=now + timedelta(seconds=1.5), priority=0).delay(11)
     expired = jobs.work.options(expires=0.05, queue="late").delay(12)
     for job in (delayed, at):
         found = stage.job(job.id)
