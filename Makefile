@@ -19,11 +19,15 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
-# Most tests wait for something half of the time, so three at once keep two cores busy.
-PYTEST := $(BIN)/python -m pytest --timeout 60 --numprocesses 3
+# Most tests wait for something half of the time, so three at once keep two cores busy.  They are handed out one by
+# one, so that a folder is through before the next one begins, and each is measured alone.
+PYTEST := $(BIN)/python -m pytest --timeout 60 --numprocesses 3 --maxschedchunk 1
+# Hundreds of processes are started, each of which would compile all of Tenure anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 CODE := src tests $(wildcard docs/*.py) $(if $(wildcard examples/*.py examples/*/*.py),examples)
-FAST_TESTS := $(wildcard tests/unit tests/property)
+# The long ones of the property tests come first, so that short ones fill what is left of the time.
+FAST_TESTS := $(wildcard tests/property tests/unit)
 SLOW_TESTS := $(wildcard tests/contract tests/typing tests/faults tests/acceptance)
 # TENURE_CHECKED=1 says that `make check` has just passed, so its tests need no second run.
 TESTS := $(if $(filter 1,$(TENURE_CHECKED)),$(SLOW_TESTS),$(FAST_TESTS) $(SLOW_TESTS))
