@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from zlib import crc32
@@ -21,13 +20,6 @@ from tests.unit.worker_fakes import message
 
 BYE = f"bye {session_of(1)} lost SIGKILL"
 WAIT = 10.0
-
-
-@pytest.fixture
-def lab() -> Iterator[Lab]:
-    lab = Lab()
-    yield lab
-    lab.close()
 
 
 def taken(lab: Lab, options: str = "", body: str = "body") -> Line:
