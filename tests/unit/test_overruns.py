@@ -82,6 +82,19 @@ def test_what_was_left_for_a_job_is_said_after_its_process_was_ended_and_before_
     assert len(rig.made) == 2, "the next one starts at once"
 
 
+@pytest.mark.parametrize(("others", "said"), [(0, "it held no other job"), (1, "its other jobs are given back")])
+def test_the_log_says_whether_others_are_given_back(
+    rig: Keeping, others: int, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (child,) = rig.made
+    hold(child, limit=1060.0)
+    for job in range(1, others + 1):
+        hold(child, job)
+    rig.at(1080.0)
+    rig.dies(child, "SIGKILL")
+    assert caplog.messages[-1] == f"process 4711 was ended because of a job in it; {said}"
+
+
 def test_it_is_said_until_it_is_answered_and_counted_once(rig: Keeping) -> None:
     (child,) = rig.made
     hold(child, limit=1060.0)

@@ -48,7 +48,8 @@ class Accounts:
         self._add(child.table.recover())
         if child.left:
             return
-        then = "its jobs are given back" if held else "it held no job"
+        other = "other " if wills else ""
+        then = f"its {other}jobs are given back" if len(entries) > len(wills) else f"it held no {other}job"
         if child.killed_by_us:
             why = "was ended because of a job in it" if child.overran else "did not finish in time and was stopped"
             logger.warning("process %d %s; %s", child.pid, why, then)
