@@ -9,14 +9,14 @@ from zlib import crc32
 
 import pytest
 
-from tenure import App
 from tenure.broker import Settled
 from tenure.codec import encode_body
 from tenure.message import Delivery, Message, Raw, Settlement
 from tenure.worker.orphans import Orphans, end_of
+from tenure.worker.patience import Patience
 from tenure.worker.settler import Finished
 from tests.property.lab import Lab, Line, hexid, session_of
-from tests.unit.worker_fakes import message
+from tests.unit.worker_fakes import HandClock, message
 
 BYE = f"bye {session_of(1)} lost SIGKILL"
 WAIT = 10.0
@@ -129,7 +129,13 @@ class Rig:
         self._lab = lab
         self.fails: list[Exception] = []
         self.heard: list[str] = []
-        self.orphans = Orphans(self, self._died, self._answered)  # type: ignore[arg-type]  # nothing else is asked of it
+        self.clock = HandClock()
+        self.orphans = Orphans(
+            self,  # type: ignore[arg-type]  # nothing else is asked of it
+            Patience(self.clock, lambda: 1.0),
+            self._died,
+            self._answered,
+        )
 
     def admin(self) -> Any:
         return self
@@ -150,14 +156,16 @@ def test_it_asks_the_broker_and_tells_hooks_and_subscribers(lab: Lab, caplog: py
     worker = taken(lab, "ml=1")
     worker.ask(BYE)
     rig = Rig(lab)
-    rig.fails = [ConnectionError("away")]
+    rig.fails = [ValueError("no sense"), ConnectionError("away"), ConnectionError("away")]
     unknown = receipt().replace(b"01", b"02", 1)
     with caplog.at_level(logging.INFO, "tenure.worker"):
         for named in (receipt(), unknown, receipt()):
             rig.orphans.put(named)
         rig.orphans.close(WAIT)
     assert rig.heard == ["dead t", f"dead {hexid(1)}:1 worker lost (SIGKILL)"]
+    assert len(rig.clock.waits) == 2
     assert [record.getMessage() for record in caplog.records] == [
+        f"the connection failed while asking what became of job {hexid(1)} (away); trying again",
         f"nobody is told what became of job {hexid(1)}",
         f"dead t {hexid(1)} attempt 1 after 1.000 s: worker lost (SIGKILL)",
     ]
@@ -171,7 +179,18 @@ def test_a_broker_without_operators_verbs_leaves_nothing_to_tell(lab: Lab, monke
     assert rig.heard == []
 
 
-def test_a_process_that_leaves_without_having_been_told_of_any_has_no_thread() -> None:
-    orphans = Orphans(App("shop").broker, lambda *_: None, lambda *_: None)
-    orphans.close(WAIT)
-    assert orphans._thread is None
+def test_one_that_leaves_while_the_broker_is_away_waits_no_longer(lab: Lab) -> None:
+    rig = Rig(lab)
+    rig.fails = [ConnectionError("away") for _ in range(1_000_000)]
+    rig.orphans.put(receipt())
+    rig.orphans.close(0.01)
+    assert rig.orphans._thread is not None
+    rig.orphans._thread.join(WAIT)
+    assert not rig.orphans._thread.is_alive()
+    assert rig.heard == []
+
+
+def test_a_process_that_leaves_without_having_been_told_of_any_has_no_thread(lab: Lab) -> None:
+    rig = Rig(lab)
+    rig.orphans.close(WAIT)
+    assert rig.orphans._thread is None

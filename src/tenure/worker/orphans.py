@@ -17,6 +17,7 @@ from tenure.broker import Broker, Settled
 from tenure.codec import decode_body
 from tenure.errors import DecodeError
 from tenure.message import Delivery, Message, Raw, Settlement, Verb
+from tenure.worker.patience import Patience
 from tenure.worker.settler import Finished, log_end
 
 logger = logging.getLogger("tenure.worker")
@@ -40,14 +41,17 @@ class Orphans:
     def __init__(
         self,
         broker: Broker,
+        patience: Patience,
         died: Callable[[Delivery, Settlement], None],
         answered: Callable[[Finished, Settled], None],
     ) -> None:
         self._broker = broker
+        self._patience = patience
         self._died = died
         self._answered = answered
         self._waiting: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._over = threading.Event()
 
     def put(self, receipt: bytes) -> None:
         """Have it told how this hand-out has ended; returns at once, and does nothing without a thread."""
@@ -63,6 +67,7 @@ class Orphans:
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join(seconds)
+            self._over.set()
 
     def _run(self) -> None:
         while (receipt := self._waiting.get()) is not None:
@@ -72,8 +77,7 @@ class Orphans:
                 logger.exception("nobody is told what became of job %s", receipt[:32].decode())
 
     def _tell(self, receipt: bytes) -> None:
-        admin = self._broker.admin()
-        job = None if admin is None else admin.job(receipt[:32].decode())
+        job = self._ask(receipt[:32].decode())
         ended = None if job is None else end_of(job, receipt)
         if ended is None:
             return
@@ -82,6 +86,19 @@ class Orphans:
         self._answered(finished, answer)
         if finished.delivery is not None:
             self._died(finished.delivery, finished.settlement)
+
+    def _ask(self, id: str) -> dict[str, Any] | None:
+        """Return what the broker knows of a job, however long it is away; None: nothing, or this process leaves."""
+        admin = self._broker.admin()
+        while admin is not None and not self._over.is_set():
+            try:
+                job = admin.job(id)
+            except ConnectionError as error:
+                self._patience.wait(error, f"asking what became of job {id}", self._over)
+            else:
+                self._patience.reset()
+                return job
+        return None
 
 
 def end_of(job: Mapping[str, Any], receipt: bytes) -> tuple[Finished, Settled] | None:

@@ -75,7 +75,7 @@ class Services:
         self._events = Events(app, name, clock.wall, self._teller.put)
         patience = Patience(clock, random.random)
         self._settler = Settler(self._consumer, table, patience, self._dead_hooks.put, self._events.answered)
-        self._orphans = Orphans(broker, self._dead_hooks.put, self._events.answered)
+        self._orphans = Orphans(broker, Patience(clock, random.random), self._dead_hooks.put, self._events.answered)
         self.tell_of = self._orphans.put
         """Tell of a job whose own process is gone how this hand-out of it has ended."""
         self._interrupts = Interrupts(clock)
