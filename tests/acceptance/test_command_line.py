@@ -72,6 +72,7 @@ def test_one_server_a_port_and_a_file(stage: Stage) -> None:
     taken = stage.run("server", "--listen", f"127.0.0.1:{port}", "--data", "other.db", code=1)
     assert f"127.0.0.1:{port}" in taken.stderr
     assert "another" in taken.stderr.lower()
+    assert list(stage.place.glob("other.db*")) == [], "no file is left of a server that never was"
     second = stage.run("server", "--listen", "127.0.0.1:0", "--data", str(stage.place / "jobs.db"), code=1)
     assert "jobs.db" in second.stderr
     for refused in (taken, second):
@@ -92,6 +93,12 @@ def test_a_unix_socket(bare: Stage) -> None:
     bare.wait_done(20)
     assert "(total)" in bare.run("record", "--broker", bare.url).stdout
     bare.check(jobs.app.counts)
+    taken = bare.run("server", "--listen", "unix:a socket", "--data", "other.db", code=1)
+    assert "another server is using it" in taken.stderr
+    assert list(bare.place.glob("other.db*")) == []
+    second = bare.run("server", "--listen", "unix:other socket", "--data", str(bare.place / "jobs.db"), code=1)
+    assert "in use by another tenure server" in second.stderr
+    assert not (bare.place / "other socket").exists()
     assert bare.server.stop() == 0
 
 

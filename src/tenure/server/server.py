@@ -4,44 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import secrets
 import signal
-import socket
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, cast
 
 from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
 from tenure.engine.space import RESERVE
 from tenure.engine.store import Durability
-from tenure.errors import TenureError
 from tenure.server.address import Address
 from tenure.server.answers import Answers
 from tenure.server.checkpoints import Checkpoints
 from tenure.server.crowd import Limits
 from tenure.server.hub import Hub
+from tenure.server.listening import bind, let_go
 from tenure.server.session import Connection
 from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
 
 log = logging.getLogger("tenure.server")
 
-BACKLOG = 1_024
 LINGER = 5.0
 """Seconds in which a client may still read its last answers once the server closes its connection."""
 SPARE_FILES = 64
 """Open files beside those of connections: the data file, what is read from it at the side, and those being refused."""
-
-
-class ListenError(TenureError):
-    """The address cannot be listened on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +65,22 @@ def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
 
 async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> None:
     options = replace(options, max_connections=_allow_files(options.max_connections))
+    listener = await bind(options.listen, lambda: Line(server))
+    try:
+        engine = _open(options)
+    except BaseException:
+        let_go(listener, options.listen)
+        raise
+    server = Server(engine, options, listener)
+    try:
+        announce(await server.start())
+        await server.serve()
+    finally:
+        server.checkpoints.close()
+        engine.close()
+
+
+def _open(options: ServerOptions) -> Engine:
     engine = Engine(
         options.data,
         wall=_wall(),
@@ -85,14 +91,7 @@ async def _serve(options: ServerOptions, announce: Callable[[str], None]) -> Non
     )
     for notice in engine.notices:
         log.warning(notice)
-    server = Server(engine, options)
-    try:
-        url = await server.start(options.listen)
-        announce(url)
-        await server.serve()
-    finally:
-        server.checkpoints.close()
-        engine.close()
+    return engine
 
 
 def _wall() -> int:
@@ -125,7 +124,7 @@ def _allow_files(connections: int) -> int:
 class Server:
     """One listening socket, its connections, and the turns of the hub between their bytes."""
 
-    def __init__(self, engine: Engine, options: ServerOptions) -> None:
+    def __init__(self, engine: Engine, options: ServerOptions, listener: asyncio.Server) -> None:
         self._loop = asyncio.get_running_loop()
         answers = Answers(
             version("tenure"), secrets.token_hex(8), options.durability, options.max_body, options.max_line
@@ -136,6 +135,8 @@ class Server:
             mono=time.monotonic(),
             limits=Limits(options.max_connections, options.max_body, options.max_line, options.line_timeout),
         )
+        self._address = options.listen
+        self._listener = listener
         self._space = engine.space
         self.checkpoints = Checkpoints(engine.own_log())
         self.transports: dict[Connection, asyncio.Transport] = {}
@@ -144,27 +145,12 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._stop = asyncio.Event()
-        self._listener: asyncio.Server | None = None
         self._background: set[asyncio.Task[None]] = set()
 
-    async def start(self, address: Address) -> str:
-        """Begin to listen; returns the URL.  Raises ListenError."""
-        if address.path:
-            _clear_stale_socket(address.path)
-        try:
-            if address.path:
-                self._listener = await self._loop.create_unix_server(lambda: Line(self), address.path, backlog=BACKLOG)
-                return address.url()
-            self._listener = await self._loop.create_server(
-                lambda: Line(self), address.host, address.port, backlog=BACKLOG
-            )
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            taken = "Another server may be using it: stop that one, or c" if error.errno == errno.EADDRINUSE else "C"
-            raise ListenError(
-                f"cannot listen on {address.url()}: {reason}. {taken}hoose another address with --listen"
-            ) from None
-        return address.url(self._listener.sockets[0].getsockname()[1])
+    async def start(self) -> str:
+        """Begin to take connections; returns the URL."""
+        await self._listener.start_serving()
+        return self._address.url(None if self._address.path else self._listener.sockets[0].getsockname()[1])
 
     async def serve(self) -> None:
         """Serve until told to stop; then answer what is parked, and let go of all connections."""
@@ -173,11 +159,10 @@ class Server:
                 self._loop.add_signal_handler(number, self._stop.set)
         self._arm(_wall(), time.monotonic())
         await self._stop.wait()
-        log.info("stopping: no new connections, parked takes are answered, the file is closed")
-        assert self._listener is not None  # start() has been called
         self._listener.close()
         if self._timer is not None:
             self._timer.cancel()
+        log.info("stopping: no new connections, parked takes are answered, the file is closed")
         self._flush(self.hub.drain(_wall(), time.monotonic()))
         for transport in list(self.transports.values()):
             transport.close()
@@ -303,20 +288,3 @@ class Line(asyncio.Protocol):
         self._server.hub.lost(self._connection, time.monotonic())
         self._server.transports.pop(self._connection, None)
         self._server.held.pop(self._connection, None)
-
-
-def _clear_stale_socket(path: str) -> None:
-    """Remove the socket file of a server that is gone; raises ListenError when somebody answers on it."""
-    try:
-        if not stat.S_ISSOCK(Path(path).stat().st_mode):
-            raise ListenError(f"cannot listen on unix:{path}: there is a file of that name; choose another path")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(path)
-        except OSError:
-            Path(path).unlink()
-            return
-    raise ListenError(f"cannot listen on unix:{path}: another server is using it; stop it, or choose another path")
