@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 import secrets
+import shutil
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from tenure.brokers.server import from_url
 from tenure.faults import process
 from tests.stage.apps import jobs
 from tests.stage.figures import recovered
-from tests.stage.harness import Stage, wait_for
+from tests.stage.harness import TENURE, Stage, wait_for
 from tests.stage.producer import Producer
 from tests.stage.sizes import sized
 
@@ -172,3 +175,50 @@ def test_a_data_file_that_cannot_be_used_is_refused_with_what_to_do(stage: Stage
     assert "in use by another tenure server" in second.stderr
     stage.server.signal(signal.SIGTERM)
     assert stage.server.wait() == 0
+
+
+def move(data: Path) -> None:
+    data.rename(data.with_name("elsewhere.db"))
+
+
+def replace(data: Path) -> None:
+    shutil.copy(data, data.with_name("copy.db"))
+    data.with_name("copy.db").replace(data)
+
+
+def remove_log(data: Path) -> None:
+    Path(f"{data}-wal").unlink()
+
+
+@pytest.mark.parametrize("take_away", [Path.unlink, move, replace, remove_log])
+def test_a_data_file_that_is_taken_away_ends_the_server_and_loses_no_job(
+    stage: Stage, take_away: Callable[[Path], None]
+) -> None:
+    ids = {jobs.work.delay(number).id for number in range(5)}
+    data = stage.place / "jobs.db"
+    take_away(data)
+    began = time.monotonic()
+    assert stage.server.wait(5) == 1
+    recovered("a server notices that its data file is gone", time.monotonic() - began, 2.0)
+    (told,) = (line for line in stage.server.output.splitlines() if "while this server was using it" in line)
+    saved = re.findall(r"All that it had stored is in (\S+): move that to (\S+) and start the server again", told)
+    assert [(Path(copy).parent, Path(place)) for copy, place in saved] == [(data.parent, data)]
+    Path(saved[0][0]).replace(data)
+    stage.start_server(stage.url.removeprefix("tenure://"))
+    stage.start_worker("w", "--processes", "1")
+    stage.wait_done(5)
+    assert {one.job for one in stage.executions()} == ids
+    assert stage.ask("record", "--verify")["verified"]
+
+
+def test_jobs_that_cannot_be_saved_are_not_said_to_be(bare: Stage) -> None:
+    folder = bare.place / "data"
+    folder.mkdir()
+    server = bare.start(
+        [str(TENURE), "server", "--listen", "127.0.0.1:0", "--data", "data/jobs.db"], bare.place / "log"
+    )
+    wait_for(lambda: "tenure server on" in server.output, 10, "the server's announcement")
+    shutil.rmtree(folder)
+    assert server.wait(5) == 1
+    assert f"{folder}/jobs.db was removed while this server was using it" in server.output
+    assert "could not be copied" in server.output

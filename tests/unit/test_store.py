@@ -15,7 +15,7 @@ import pytest
 
 from tenure.engine import store
 from tenure.engine.engine import Engine
-from tenure.engine.files import StoreError
+from tenure.engine.files import LOOK_EVERY, Place, StoreError
 from tenure.engine.store import Store
 from tenure.wire.commands import Add
 
@@ -385,4 +385,47 @@ def test_the_store_keeps_its_identity(taken: Path) -> None:
     first.close()
     again = open_engine(taken)
     assert again.store_id == known
+    again.close()
+
+
+def test_a_place_tells_when_its_file_or_its_log_is_another_one_or_gone(tmp_path: Path) -> None:
+    data, log = tmp_path / "a.db", tmp_path / "a.db-wal"
+    for file in (data, log):
+        file.touch()
+    place = Place(str(data))
+    assert place.look(0.0) is None
+    log.rename(tmp_path / "kept")
+    assert place.look(LOOK_EVERY / 2) is None, "it looks now and then"
+    assert place.look(LOOK_EVERY) == f"{log} was removed"
+    (tmp_path / "kept").rename(log)
+    assert place.look(2 * LOOK_EVERY) is None
+    (tmp_path / "new").touch()
+    (tmp_path / "new").replace(data)
+    assert place.look(3 * LOOK_EVERY) == f"{data} was replaced by another file"
+
+
+def test_a_place_that_cannot_be_looked_at_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "a.db"
+    data.touch()
+    place = Place(str(data))
+
+    def refuse(path: str) -> None:
+        raise PermissionError(13, "not now", path)
+
+    monkeypatch.setattr("tenure.engine.files.os.stat", refuse)
+    assert place.look(0.0) is None
+
+
+def test_a_log_saves_all_that_is_committed_though_the_file_is_gone(taken: Path) -> None:
+    engine = open_engine(taken)
+    engine.add(Add(bytes(16), "default", "t", b"f" * 32, b"body"), 1_700_000_000_000)
+    engine.commit()
+    log = engine.own_log()
+    assert log is not None
+    taken.unlink()
+    log.save(f"{taken}.saved")
+    engine.close()
+    again = open_engine(Path(f"{taken}.saved"))
+    assert again.record()["totals"]["ready"] == 1
+    assert again.verify()["verified"]
     again.close()

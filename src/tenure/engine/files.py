@@ -6,6 +6,7 @@ the write-ahead log.  Both are right, and neither must go unsaid.
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
@@ -17,6 +18,8 @@ _LOG_HEAD = 32
 _FRAME_HEAD = 24
 _NEVER_WRITTEN = 1 << 30
 """The byte whose page SQLite keeps for its locks."""
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the file is still where it was opened."""
 _ROUNDS = 1 << 20
 """The log is written from its begin again and again, each time with a salt one higher: older ones are left-overs."""
 
@@ -121,6 +124,41 @@ def _size(path: str) -> int | None:
         return Path(path).stat().st_size
     except FileNotFoundError:
         return None
+
+
+class Place:
+    """Notices that a data file or its log, in use here, was removed or replaced by another file of its name.
+
+    SQLite itself writes on into what it has opened, where no later start would find it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.realpath(path)
+        names = (self.path, f"{self.path}-wal")
+        self._known = {name: known for name in names if (known := _identity(name)) is not None}
+        self._next = -math.inf
+
+    def look(self, mono: float) -> str | None:
+        """Say what has happened, or None; looks once in LOOK_EVERY.  `mono`: monotonic seconds."""
+        if mono < self._next:
+            return None
+        self._next = mono + LOOK_EVERY
+        for name, known in self._known.items():
+            try:
+                now = _identity(name)
+            except OSError:  # it cannot be looked at just now, which says nothing about the file
+                continue
+            if now != known:
+                return f"{name} was {'removed' if now is None else 'replaced by another file'}"
+        return None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(path)  # noqa: PTH116  (a Path for each look costs more than the look)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 class FileLock:

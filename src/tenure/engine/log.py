@@ -45,6 +45,15 @@ class Log:
         """Count from here: the next pass is due after as much again."""
         self._folded = self._pages
 
+    def save(self, path: str) -> None:
+        """Copy all that is committed to a new file, wherever the store's own file is by now.  Raises DbError."""
+        copy = connect(path)
+        try:
+            with copy.backup("main", self._db, "main") as backup:
+                backup.step()
+        finally:
+            copy.close()
+
     def close(self) -> None:
         """Let go of the connection that folds."""
         self._aside.close()

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from tenure.engine.core import Retention
 from tenure.engine.engine import Engine
+from tenure.engine.files import Place, StoreError
 from tenure.engine.space import RESERVE
 from tenure.engine.store import Durability
 from tenure.server.address import Address
@@ -23,6 +24,7 @@ from tenure.server.checkpoints import Checkpoints
 from tenure.server.crowd import Limits
 from tenure.server.hub import Hub
 from tenure.server.listening import bind, let_go
+from tenure.server.rescue import rescue
 from tenure.server.session import Connection
 from tenure.wire.commands import LINE_TIMEOUT, MAX_BODY, MAX_LINE
 
@@ -53,7 +55,7 @@ class ServerOptions:
 def run(options: ServerOptions, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is called with the URL once connections are accepted.
 
-    Raises StoreError or ListenError when it cannot start.
+    Raises StoreError or ListenError when it cannot start, and StoreError when its file is taken away while it runs.
     """
     try:
         import uvloop
@@ -138,13 +140,16 @@ class Server:
         self._address = options.listen
         self._listener = listener
         self._space = engine.space
-        self.checkpoints = Checkpoints(engine.own_log())
+        self._place = Place(options.data)
+        self._log = engine.own_log()
+        self.checkpoints = Checkpoints(self._log)
         self.transports: dict[Connection, asyncio.Transport] = {}
         self.held: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._stop = asyncio.Event()
+        self._taken_away: str | None = None  # what happened to the data file
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> str:
@@ -153,7 +158,10 @@ class Server:
         return self._address.url(None if self._address.path else self._listener.sockets[0].getsockname()[1])
 
     async def serve(self) -> None:
-        """Serve until told to stop; then answer what is parked, and let go of all connections."""
+        """Serve until told to stop; then answer what is parked, and let go of all connections.
+
+        Raises StoreError, with nothing more answered, when the data file is taken away.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):  # Windows: Ctrl+C raises KeyboardInterrupt instead
                 self._loop.add_signal_handler(number, self._stop.set)
@@ -162,11 +170,21 @@ class Server:
         self._listener.close()
         if self._timer is not None:
             self._timer.cancel()
+        if self._taken_away is not None:
+            self._give_up(self._taken_away)
         log.info("stopping: no new connections, parked takes are answered, the file is closed")
         self._flush(self.hub.drain(_wall(), time.monotonic()))
         for transport in list(self.transports.values()):
             transport.close()
         await asyncio.sleep(0.05)  # lets the last answers leave; whoever misses one asks the next server
+
+    def _give_up(self, happened: str) -> Never:
+        """Let go of all connections without an answer: nothing is stored any more where a restart would find it."""
+        for transport in list(self.transports.values()):
+            transport.abort()
+        assert self._log is not None  # in memory there is no file to be taken away
+        told = rescue(self._log, self._place.path, _wall())
+        raise StoreError(f"{happened} while this server was using it, so it stores nothing more and ends. {told}")
 
     def want_turn(self) -> None:
         """Have a turn in this round of the loop, after the other sockets have been read."""
@@ -179,6 +197,10 @@ class Server:
         if self._stop.is_set():
             return
         wall, mono = _wall(), time.monotonic()
+        self._taken_away = self._place.look(mono)
+        if self._taken_away is not None:
+            self._stop.set()
+            return
         self._flush(self.hub.turn(wall, mono))
         if self.hub.background:
             self._start_background()
