@@ -6,6 +6,9 @@ network or the server breaks in the middle.
 
 from __future__ import annotations
 
+from tenure.cli import early as _early  # noqa: F401  (before all that takes long; it says why)
+
+# isort: split
 from tenure.app import App
 from tenure.context import JobContext, current_job
 from tenure.depends import Depends

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tenure.cli.main import cli
@@ -100,6 +101,22 @@ def test_a_unix_socket(bare: Stage) -> None:
     assert "in use by another tenure server" in second.stderr
     assert not (bare.place / "other socket").exists()
     assert bare.server.stop() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "words", [["worker", "-A", JOBS], ["server"], ["dev", "-A", JOBS], ["chaos"]], ids=lambda w: w[0]
+)
+def test_a_signal_while_a_command_is_imported_ends_it_quietly(bare: Stage, words: list[str], number: int) -> None:
+    # In the place of a library that is imported early on, a module that takes its time.
+    (bare.place / "msgpack.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    bare.env["PYTHONPATH"] = os.pathsep.join([str(bare.place), bare.env["PYTHONPATH"]])
+    for how, command in enumerate(([str(TENURE)], [sys.executable, "-m", "tenure"])):
+        running = bare.start([*command, *words], bare.place / f"early{how}.log")
+        wait_for(lambda running=running: running.output, 10, "the import has begun")  # type: ignore[misc]
+        running.signal(number)
+        assert running.wait() == 0
+        assert running.output == "importing\n"
 
 
 MODULE = """
