@@ -49,7 +49,26 @@ def test_it(task, books, faults):
 """
 
 MISTAKES = """
+import math
+import pytest
 from tenure.testing import faults_for
+
+def test_numbers(books, faults):
+    for seconds in (-1, 0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="seconds=.* is not possible: give"):
+            faults.silent_server(seconds)
+        with pytest.raises(ValueError, match="timeout=.* is not possible: give"):
+            faults.kill_worker(timeout=seconds)
+        with pytest.raises(ValueError, match="timeout=.* is not possible: give"):
+            faults.check(timeout=seconds)
+    for count in (0, -1, 1.5, None):
+        with pytest.raises(ValueError, match="count=.* is not possible: give a whole number of 1 or more"):
+            faults.lose_ack(count)
+    with pytest.raises(TypeError, match="kill_worker takes a job, as task.delay.. returns it, not 3"):
+        faults.kill_worker(3)
+    with pytest.raises(ValueError, match="scheduled=-1 is not possible"):
+        faults.check(scheduled=-1)
+    faults.check()
 
 def test_no_success_is_lost(books, faults):
     faults.lose_ack()
@@ -122,7 +141,7 @@ def test_side_by_side_the_careless_task_fails_and_the_safe_one_passes(project: p
 def test_what_cannot_be_is_said(project: pytest.Pytester) -> None:
     project.makepyfile(conftest=BOOKS, broken=BROKEN, test_it=MISTAKES)
     result = run(project)
-    result.assert_outcomes(failed=2, errors=1)
+    result.assert_outcomes(passed=1, failed=2, errors=1)
     for line in (
         "*lose_ack: 1 more successes were to be lost, and none came",
         "*RuntimeError: tenure worker -A broken:app * ended with exit code 1:",

@@ -12,6 +12,7 @@ from tenure.cli.chaos import Chaos
 from tenure.cli.main import main
 from tenure.faults import Proxy, parse_fault
 from tenure.faults.schedule import Turn
+from tenure.faults.verbs import VERBS
 
 
 @pytest.fixture
@@ -32,7 +33,8 @@ def test_a_typed_verb_is_done_and_said(chaos: Chaos, proxy: Proxy, capsys: pytes
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("shake", "'shake' is no verb; there are pass, cut, cut-on-accept"),
+        ("shake 5", f"'shake' is no verb; there are {', '.join(VERBS)}, help, status\n"),
+        ("throttle 0", "'throttle 0' is not possible: RATE has to be a whole number of 1 or more (`pass` ends it)"),
         ("stall soon", "'soon' in 'stall soon' is no number"),
         ("cut-after 5", "'cut-after 5' does not fit; write it as: cut-after N request|answer"),
     ],
@@ -66,6 +68,11 @@ def test_a_schedule_is_followed_and_ends_in_calm(chaos: Chaos, capsys: pytest.Ca
         (["--do", "stall x"], "is no number"),
         (["--listen", "unix:/tmp/x"], "only --to may be a unix socket"),
         (["--to", "tenure://"], "names no server"),
+        (["--to", "foo"], "'foo' names no server; use HOST:PORT"),
+        (["--to", "no-such-machine.invalid:7333"], "'no-such-machine.invalid' is the name of no machine"),
+        (["--random", "--seconds", "0"], "0 s are over before the first fault; give a time above 0"),
+        (["--do", "throttle 0"], "RATE has to be a whole number of 1 or more"),
+        (["--every", "5s", "drop 0"], "N has to be a whole number of 1 or more"),
     ],
 )
 def test_what_is_refused_is_said_with_the_option(args: list[str], says: str) -> None:

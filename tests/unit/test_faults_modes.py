@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -234,3 +236,37 @@ def test_what_holds_bytes_up_loses_and_swaps_none(proxy: Proxy, connect: Connect
     assert client.read(len(body)) == body
     writer.join()
     weather.join()
+
+
+IMPOSSIBLE: list[tuple[Callable[[Proxy], object], str]] = [
+    (lambda proxy: proxy.stall(-1), "seconds=-1 is not possible"),
+    (lambda proxy: proxy.stall(0), "seconds=0 is not possible: give seconds above 0"),
+    (lambda proxy: proxy.stall(math.nan), "seconds=nan is not possible: give a number of seconds"),
+    (lambda proxy: proxy.stall(math.inf), "seconds=inf is not possible"),
+    (lambda proxy: proxy.stall("5"), "seconds='5' is not possible"),  # type: ignore[arg-type]
+    (lambda proxy: proxy.drop_answer(0), "count=0 is not possible: give a whole number of 1 or more"),
+    (lambda proxy: proxy.drop_answer(True), "count=True is not possible"),
+    (lambda proxy: proxy.cut_on_accept(-1), "count=-1 is not possible"),
+    (lambda proxy: proxy.cut_on_accept(1.5), "count=1.5 is not possible"),  # type: ignore[arg-type]
+    (
+        lambda proxy: proxy.cut_after(-1, Direction.REQUEST),
+        "count=-1 is not possible: give a whole number of 0 or more",
+    ),
+    (lambda proxy: proxy.late_request(0), "seconds=0 is not possible"),
+    (lambda proxy: proxy.late_request(count=0), "count=0 is not possible"),
+    (lambda proxy: proxy.delay(-0.1), "each=-0.1 is not possible: give a number of seconds, 0 or more"),
+    (lambda proxy: proxy.delay(math.nan), "each=nan is not possible"),
+    (lambda proxy: proxy.delay(1, seconds=0), "seconds=0 is not possible"),
+    (lambda proxy: proxy.throttle(-5), "rate=-5 is not possible"),
+    (lambda proxy: proxy.throttle(math.nan), "rate=nan is not possible"),  # type: ignore[arg-type]
+    (lambda proxy: proxy.throttle(5, seconds=-1), "seconds=-1 is not possible"),
+]
+
+
+@pytest.mark.parametrize(("verb", "said"), IMPOSSIBLE, ids=[said for _, said in IMPOSSIBLE])
+def test_a_verb_that_is_given_what_cannot_be_says_so_and_does_nothing(
+    proxy: Proxy, connect: Connect, verb: Callable[[Proxy], object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        verb(proxy)
+    assert connect(proxy).ask(b"as ever") == b"as ever"

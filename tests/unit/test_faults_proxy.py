@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -329,6 +330,9 @@ def test_targets(text: str | tuple[str, int], target: str | tuple[str, int]) -> 
     assert parse_target(text) == target
 
 
-def test_a_target_without_a_server_is_refused() -> None:
-    with pytest.raises(ValueError, match="names no server"):
-        parse_target("tenure://")
+@pytest.mark.parametrize(
+    "text", ["tenure://", "foo", "", "unix:", "tenure+unix://", ":7333", "foo:bar", "foo:0", "127.0.0.1:65536"]
+)
+def test_a_target_without_a_server_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{re.escape(text)}' names no server; use HOST:PORT"):
+        parse_target(text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import re
 import socket
 import threading
 from itertools import islice
@@ -60,6 +62,47 @@ def test_what_does_not_fit_a_verb_is_refused_with_its_form(proxy: Proxy, text: s
     with pytest.raises(ValueError, match="does not fit") as refused:
         perform(proxy, parse_fault(text))
     assert str(refused.value).endswith(VERBS[verb].usage)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("throttle 0", "RATE has to be a whole number of 1 or more (`pass` ends it)"),
+        ("throttle 0.5", "RATE has to be a whole number of 1 or more"),
+        ("throttle 5 0", "SECONDS has to be above 0"),
+        ("delay 0", "EACH has to be above 0"),
+        ("stall 0", "SECONDS has to be above 0"),
+        ("late 0", "SECONDS has to be above 0"),
+        ("drop 0", "N has to be a whole number of 1 or more"),
+        ("cut-on-accept 1.5", "N has to be a whole number of 1 or more"),
+        ("cut-after 0.5 request", "N has to be a whole number of 0 or more"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_with_its_limit(proxy: Proxy, text: str, limit: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{re.escape(text)}' is not possible: {re.escape(limit)}"):
+        perform(proxy, parse_fault(text))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -1.0])
+def test_a_fault_that_is_made_by_hand_is_checked_too(proxy: Proxy, number: float) -> None:
+    for verb in ("stall", "drop", "late", "delay", "throttle", "cut-on-accept"):
+        with pytest.raises(ValueError, match="is not possible"):
+            perform(proxy, Fault(verb, (number,)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"seconds": 0}, "seconds=0 is not possible: give seconds above 0"),
+        ({"seconds": math.nan}, "seconds=nan is not possible"),
+        ({"least": -1.0}, "least=-1.0 is not possible"),
+        ({"most": 0}, "most=0 is not possible"),
+        ({"least": 0.5, "most": 0.1}, "least=0.5 is above most=0.1"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(words: dict[str, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Schedule(1, **words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["", "shake 1"])

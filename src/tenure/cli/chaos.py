@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterable
@@ -17,8 +18,11 @@ from tenure.cli.options import seconds
 from tenure.cli.signals import on_end
 from tenure.errors import ConfigError
 from tenure.faults import Fault, Proxy, Schedule, Turn, parse_fault, perform, run_schedule
+from tenure.faults.proxy import parse_target
 from tenure.faults.verbs import VERBS, verb_of
 
+OWN_WORDS = ("help", "status")
+"""What may be typed besides the verbs."""
 LISTED = "\n".join(f"  {verb.usage}\n      {verb.meaning}" for verb in VERBS.values())
 HELP = f"""Stand between clients and a server, and break their connections on purpose.
 
@@ -82,6 +86,11 @@ def chaos(
     at_random = at_random or seed is not None
     if length is not None and not at_random:
         raise click.BadParameter("it says how long random faults last; give --random too", param_hint="--seconds")
+    if length == 0:
+        raise click.BadParameter(
+            "0 s are over before the first fault; give a time above 0, or leave it out for no end",
+            param_hint="--seconds",
+        )
     if any(not pause for pause, _ in every):
         raise click.BadParameter("the time between two faults has to be above 0", param_hint="--every")
     seed = secrets.randbelow(1_000_000) if seed is None else seed
@@ -135,6 +144,9 @@ class Chaos:
                 click.echo(LISTED)
             case "status":
                 click.echo(f"connections: {self._proxy.connections}, answers swallowed: {self._proxy.swallowed}")
+            case text if text.split()[0] not in VERBS:
+                known = ", ".join([*VERBS, *OWN_WORDS])
+                click.echo(f"{text.split()[0]!r} is no verb; there are {known}", err=True)
             case text:
                 try:
                     self.strike(readable(text))
@@ -175,9 +187,22 @@ def _proxy(listen: str, to: str) -> Proxy:
     if address.path:
         raise click.BadParameter("write it as HOST:PORT; only --to may be a unix socket", param_hint="--listen")
     try:
-        return Proxy(to, (address.host, address.port))
+        target = parse_target(to)
+        _refuse_unknown_name(target)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--to") from None
+    try:
+        return Proxy(target, (address.host, address.port))
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise ConfigError(f"cannot listen on {listen}: {reason}. Choose another address with --listen") from None
+
+
+def _refuse_unknown_name(target: tuple[str, int] | str) -> None:
+    """Raise ValueError where nobody knows the name of the host, so that no connection could ever be made."""
+    if isinstance(target, str):
+        return
+    try:
+        socket.getaddrinfo(*target, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ValueError(f"{target[0]!r} is the name of no machine ({error.strerror}); check its spelling") from None

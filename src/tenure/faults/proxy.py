@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from tenure.faults import checks
 from tenure.faults.link import Link, family_of, reset
 from tenure.faults.loop import READ, Loop
 from tenure.faults.orders import Conversation, Orders, Slow, Tear
@@ -24,18 +25,23 @@ _NO_STALL: tuple[float, Direction | None] = (-math.inf, None)
 
 
 def parse_target(target: Target) -> Target:
-    """Return a host and port, or a unix socket's path; text is a broker's URL, `HOST:PORT` or `unix:PATH`."""
+    """Return a host and port, or a unix socket's path; text is a broker's URL, `HOST:PORT` or `unix:PATH`.
+
+    Raises ValueError for text that is none of these.
+    """
     if not isinstance(target, str):
         return target
-    if target.startswith("unix:"):
-        return target.removeprefix("unix:")
-    if target.startswith("tenure+unix://"):
-        return unquote(urlsplit(target).path)
-    parts = urlsplit(target if "://" in target else f"tenure://{target}")
-    if not parts.hostname:
-        raise ValueError(f"{target!r} names no server; use HOST:PORT, tenure://HOST:PORT or unix:PATH")
-    host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
-    return host, DEFAULT_PORT if parts.port is None else parts.port
+    for prefix in ("unix:", "tenure+unix://"):
+        if target.startswith(prefix) and target != prefix:
+            path = target.removeprefix(prefix)
+            return path if prefix == "unix:" else unquote(urlsplit(target).path)
+    with contextlib.suppress(ValueError):  # a port that is no number up to 65535
+        parts = urlsplit(target if "://" in target else f"tenure://{target}")
+        # Only a URL may leave the port out: a word alone is more likely a mistake than a machine.
+        port = DEFAULT_PORT if parts.port is None and "://" in target else parts.port
+        if parts.hostname and port:
+            return "127.0.0.1" if parts.hostname == "localhost" else parts.hostname, port
+    raise ValueError(f"{target!r} names no server; use HOST:PORT, tenure://HOST:PORT or unix:PATH")
 
 
 class Proxy:
@@ -44,7 +50,8 @@ class Proxy:
     It listens as soon as it is made, passes every byte through, and ends with `close` or its `with` block.  Each
     verb takes effect before it returns, for the connections that clients had made by then.  `target` may be
     changed at any time; new connections go there.  `script` makes the object that decides about the bytes of each
-    new connection.  The verbs may be called from any thread; they raise RuntimeError after `close`.
+    new connection.  The verbs may be called from any thread; they raise RuntimeError after `close`, and ValueError for
+    a number that cannot be: seconds are above 0, counts 1 or more, unless a verb says otherwise.
     """
 
     def __init__(
@@ -117,6 +124,7 @@ class Proxy:
         It lasts `seconds`, or until `pass_through` where that is None; then what was held back goes on its way,
         late.  New connections work where `new_connections` is True, else they stall until the same moment.
         """
+        checks.seconds_or_none("seconds", seconds)
 
         def act() -> int:
             for link in self._links:
@@ -133,10 +141,12 @@ class Proxy:
         Only requests that are sent after this call count.  The proxy knows no lines: the first bytes from the server
         after a request are its answer.  Every request counts, be it a `hello` or an `extend`.
         """
+        checks.count("count", count)
         self._tell(lambda: self._orders.drop(count))
 
     def cut_on_accept(self, count: int = 1) -> None:
         """Reset each of the next `count` new connections right after it opened."""
+        checks.count("count", count)
 
         def act() -> None:
             self._orders.accept_cuts = count
@@ -148,6 +158,7 @@ class Proxy:
 
         Each connection is counted on its own, from this call on.  With 0 the next byte is the one that is lost.
         """
+        checks.count("count", count, least=0)
 
         def act() -> None:
             self._orders.tear = Tear(count, direction)
@@ -161,6 +172,8 @@ class Proxy:
         bytes were sent on another connection and answered there, or at `pass_through`.  That its client is gone by
         then does not matter.  What the server answers to it is swallowed, and the old connection reset.
         """
+        checks.seconds_or_none("seconds", seconds)
+        checks.count("count", count)
         self._tell(lambda: self._orders.hold(count, seconds))
 
     def delay(self, each: float, seconds: float | None = None, direction: Direction | None = None) -> None:
@@ -168,6 +181,7 @@ class Proxy:
 
         It lasts `seconds`, or until `pass_through` where that is None; new connections are slow as well.
         """
+        checks.seconds_or_zero("each", each)
         self._slow(self._orders.delays, each, seconds, direction)
 
     def throttle(self, rate: int, seconds: float | None = None, direction: Direction | None = None) -> None:
@@ -175,6 +189,7 @@ class Proxy:
 
         It lasts `seconds`, or until `pass_through` where that is None; new connections are slow as well.
         """
+        checks.count("rate", rate, least=0)
         self._slow(self._orders.rates, rate, seconds, direction)
 
     def close(self) -> None:
@@ -202,6 +217,7 @@ class Proxy:
         self, lines: dict[Direction, Slow], figure: float, seconds: float | None, direction: Direction | None
     ) -> None:
         """Make lines slow, and take it back after `seconds` unless another order has come meanwhile."""
+        checks.seconds_or_none("seconds", seconds)
         slow = Slow(figure)
 
         def restore() -> None:

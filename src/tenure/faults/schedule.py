@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from tenure.faults import checks
 from tenure.faults.policy import Direction
 from tenure.faults.proxy import Proxy
 from tenure.faults.verbs import Fault, perform
@@ -68,7 +69,7 @@ class Schedule:
 
     It lasts `seconds` (None: for ever), with a fault every `least` to `most` seconds, each drawn from `deck`: functions
     that make a `Fault` from a `random.Random`.  `tenure.faults.schedule.DECK` is all that a proxy can do; add cards of
-    your own for faults that `run_schedule` is to hand to you.
+    your own for faults that `run_schedule` is to hand to you.  Raises ValueError for times that cannot be.
     """
 
     seed: int
@@ -76,6 +77,11 @@ class Schedule:
     deck: Sequence[Card] = DECK
     least: float = 0.05
     most: float = 0.3
+
+    def __post_init__(self) -> None:
+        checks.seconds_or_none("seconds", self.seconds)
+        if checks.seconds_or_zero("least", self.least) > checks.seconds("most", self.most):
+            raise ValueError(f"least={self.least!r} is above most={self.most!r}: give the shorter time as least")
 
     def __iter__(self) -> Iterator[Turn]:
         roll = Random(self.seed)  # noqa: S311  it is to be repeatable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from tenure.faults.policy import Direction
@@ -42,8 +43,29 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Number:
+    """A number behind a verb: its word in the usage, and what it may be: whole from `least` on, or (None) above 0."""
+
+    word: str
+    least: int | None = None
+
+    def takes(self, value: float) -> bool:
+        """Tell whether it may be that."""
+        return 0 < value < inf if self.least is None else value >= self.least and value % 1 == 0
+
+    @property
+    def limit(self) -> str:
+        """Return what it has to be."""
+        return "above 0" if self.least is None else f"a whole number of {self.least} or more"
+
+
+N, BYTES, RATE = Number("N", 1), Number("N", 0), Number("RATE", 1)
+EACH, SECONDS = Number("EACH"), Number("SECONDS")
+
+
+@dataclass(frozen=True, slots=True)
 class Verb:
-    """How a verb is written, what it does, and how a proxy is told; `least` to `most` numbers belong to it.
+    """How a verb is written, what it does, and how a proxy is told; at least `least` of its `numbers` belong to it.
 
     `direction` tells whether one may, or must, be named, and `new` whether that word may stand there.
     """
@@ -51,15 +73,15 @@ class Verb:
     usage: str
     meaning: str
     act: Callable[[Proxy, Fault], object]
+    numbers: tuple[Number, ...] = ()
     least: int = 0
-    most: int = 0
     direction: Literal["no", "may", "must"] = "no"
     new: bool = False
 
     def fits(self, fault: Fault) -> bool:
         """Tell whether `fault` has all that belongs to the verb, and nothing else."""
         directions = {"no": [False], "may": [False, True], "must": [True]}[self.direction]
-        counted = self.least <= len(fault.numbers) <= self.most
+        counted = self.least <= len(fault.numbers) <= len(self.numbers)
         return counted and (fault.direction is not None) in directions and (self.new or not fault.new)
 
 
@@ -87,21 +109,21 @@ VERBS: Mapping[str, Verb] = {
         "cut-on-accept [N]",
         "reset the next N connections (1) right after they open",
         lambda proxy, fault: proxy.cut_on_accept(fault.count),
-        most=1,
+        numbers=(N,),
     ),
     "cut-after": Verb(
         "cut-after N request|answer",
         "reset the first connection on which N more bytes went that way",
         _cut_after,
+        numbers=(BYTES,),
         least=1,
-        most=1,
         direction="must",
     ),
     "stall": Verb(
         "stall [SECONDS] [request|answer] [new]",
         "hold all bytes back for SECONDS, or until `pass`; new: of new connections too",
         _stall,
-        most=1,
+        numbers=(SECONDS,),
         direction="may",
         new=True,
     ),
@@ -109,28 +131,28 @@ VERBS: Mapping[str, Verb] = {
         "drop [N]",
         "swallow the answers to the next N requests (1) and reset their connections",
         lambda proxy, fault: proxy.drop_answer(fault.count),
-        most=1,
+        numbers=(N,),
     ),
     "late": Verb(
         "late [SECONDS]",
         "deliver the next request SECONDS late, or after its repeat was answered",
         lambda proxy, fault: proxy.late_request(fault.seconds(0)),
-        most=1,
+        numbers=(SECONDS,),
     ),
     "delay": Verb(
         "delay EACH [SECONDS] [request|answer]",
         "let all bytes wait EACH seconds; for SECONDS, or until `pass`",
         lambda proxy, fault: proxy.delay(fault.numbers[0], fault.seconds(1), fault.direction),
+        numbers=(EACH, SECONDS),
         least=1,
-        most=2,
         direction="may",
     ),
     "throttle": Verb(
         "throttle RATE [SECONDS] [request|answer]",
         "let RATE bytes a second through; for SECONDS, or until `pass`",
         lambda proxy, fault: proxy.throttle(fault.count, fault.seconds(1), fault.direction),
+        numbers=(RATE, SECONDS),
         least=1,
-        most=2,
         direction="may",
     ),
 }
@@ -149,6 +171,9 @@ def verb_of(fault: Fault) -> Verb:
         raise ValueError(f"{fault.verb!r} is no verb; there are {', '.join(VERBS)}")
     if not verb.fits(fault):
         raise ValueError(f"{str(fault)!r} does not fit; write it as: {verb.usage}")
+    for number, value in zip(verb.numbers, fault.numbers, strict=False):
+        if not number.takes(value):
+            raise ValueError(f"{str(fault)!r} is not possible: {number.word} has to be {number.limit} (`pass` ends it)")
     return verb
 
 

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tenure.app import App
-from tenure.faults import Direction, Proxy, Verdict, process
+from tenure.faults import Direction, Proxy, Verdict, checks, process
 from tenure.inspection import inspect
 from tenure.job import Job
+from tenure.names import shown
 from tenure.worker.load import load_app
 
 WORKER = "faults"
@@ -145,14 +146,21 @@ class Faults:
         return self.proxy.cut()
 
     def silent_server(self, seconds: float) -> None:
-        """Let the server be silent for `seconds` from now: connections stay open, and nothing goes either way."""
-        self.proxy.stall(seconds, new_connections=False)
+        """Let the server be silent for `seconds` from now: connections stay open, and nothing goes either way.
+
+        Raises ValueError for seconds that are not above 0.
+        """
+        self.proxy.stall(checks.seconds("seconds", seconds), new_connections=False)
 
     def kill_worker(self, running: Job[Any] | None = None, timeout: float = 10.0) -> None:
         """Kill the worker process with SIGKILL; a new one starts by itself and is given the jobs again.
 
-        With `running`: as soon as that job runs.  Raises AssertionError where it does not within `timeout` seconds.
+        With `running`: as soon as that job runs.  Raises AssertionError where it does not within `timeout` seconds,
+        TypeError for what is no job, and ValueError for seconds that are not above 0.
         """
+        checks.seconds("timeout", timeout)
+        if not isinstance(running, Job | None):
+            raise TypeError(f"kill_worker takes a job, as task.delay() returns it, not {shown(running)}")
         if running is not None:
             _wait(lambda: running.state() == "running", timeout, f"job {running.id} runs")
         _wait(self._kill_processes, timeout, "there is a worker process")
@@ -165,17 +173,21 @@ class Faults:
     def lose_ack(self, count: int = 1) -> None:
         """Lose the word of the next `count` successes: the task returns, and the worker process dies in that moment.
 
-        To the server the job has not been done, and so it runs again.
+        To the server the job has not been done, and so it runs again.  Raises ValueError for a count below 1.
         """
+        checks.count("count", count)
         self._acks.want(count)
 
     def check(self, *, timeout: float = 30.0, scheduled: int = 0) -> dict[str, Any]:
         """Wait until no job is left, end the worker, and hold all accounts against each other; returns the record.
 
         Raises AssertionError where they do not agree, where jobs are left after `timeout` seconds, and where what
-        `lose_ack` was to lose never came.  `scheduled` are jobs that were called for a later time.
+        `lose_ack` was to lose never came, and ValueError for numbers that cannot be.  `scheduled` are jobs that were
+        called for a later time.
         """
         __tracebackhide__ = True
+        checks.seconds("timeout", timeout)
+        checks.count("scheduled", scheduled, least=0)
         self.proxy.pass_through()
         self._wait_for_rest(timeout, scheduled)
         if self._acks.wanted:
