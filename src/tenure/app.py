@@ -24,7 +24,7 @@ from tenure.leaves import NO_ENUMS, Enums
 from tenure.message import DEFAULT_QUEUE, Message
 from tenure.middleware import Middleware
 from tenure.names import checked, job_id, place_of, refuse_unknown, shown
-from tenure.publishing import add_many, add_one
+from tenure.publishing import add_many, add_one, checked_call
 from tenure.routing import Routes, routing
 from tenure.signature import CallWords, Signature
 from tenure.task import R, Task
@@ -147,13 +147,15 @@ class App(TaskMaker, Hooks):
         queue is what the call or the routes say, else `default`.  Options are those of `Task.options`, raises what
         `Task.delay` does.
         """
-        return self._by_name(task).options(**words).delay(*args, **(kwargs or {}))
+        named = checked_call(task, args, kwargs)
+        return self._by_name(task).options(**words).delay(*args, **named)
 
     async def asend(
         self, task: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **words: Unpack[CallWords]
     ) -> Job[Any]:
         """Add a job by a task's name from a coroutine; see `send`."""
-        return await self._by_name(task).options(**words).adelay(*args, **(kwargs or {}))
+        named = checked_call(task, args, kwargs)
+        return await self._by_name(task).options(**words).adelay(*args, **named)
 
     def add_many(self, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:
         """Add many jobs in as few writes as possible; one answer a signature, in order.

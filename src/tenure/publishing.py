@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenure.broker import Added
@@ -19,6 +19,26 @@ if TYPE_CHECKING:
     from tenure.app import App
 
 T = TypeVar("T")
+
+
+def checked_call(task: str, args: object, kwargs: object) -> Mapping[str, Any]:
+    """Return the named arguments of `app.send`; raises TypeError where either is not what holds arguments."""
+    call = f"app.send({shown(task)}, "
+    if isinstance(args, Mapping):
+        raise TypeError(f"args={shown(args)} is a dict; named arguments come third: {call}(), {shown(args)})")
+    # A text is a sequence too, of its letters: that is never meant.
+    if isinstance(args, str | bytes | bytearray) or not isinstance(args, Sequence):
+        raise TypeError(
+            f"args={shown(args)} has to be a list or a tuple of arguments; a single one is written as "
+            f"{call}({shown(args)},))"
+        )
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise TypeError(
+            f"kwargs={shown(kwargs)} has to be a dict from names to arguments, such as {call}(), {{'order_id': 42}})"
+        )
+    return kwargs
 
 
 def add_one(app: App, message: Message) -> Job[Any]:

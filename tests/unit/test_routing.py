@@ -119,6 +119,29 @@ def test_a_name_is_enough_to_add_a_job(worker: InlineWorker) -> None:
         caller.send("")
 
 
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        (3, None, r"args=3 has to be a list or a tuple.*app\.send\('k', \(3,\)\)$"),
+        ("abc", None, r"args='abc' has to be.*app\.send\('k', \('abc',\)\)$"),
+        (b"abc", None, r"args=b'abc' has to be"),
+        (None, None, r"args=None has to be"),
+        ({1, 2}, None, r"args=\{1, 2\} has to be"),
+        ({"order": 7}, None, r"is a dict; named arguments come third: app\.send\('k', \(\), \{'order': 7\}\)$"),
+        ((), 3, r"kwargs=3 has to be a dict.*app\.send\('k', \(\), \{'order_id': 42\}\)$"),
+        ((), [1], r"kwargs=\[1\] has to be a dict"),
+        ((), {1: 2}, r"kwargs=\{1: 2\} has to be a dict from names"),
+    ],
+)
+def test_arguments_that_are_not_in_a_list_are_refused_with_the_right_form(args: Any, kwargs: Any, said: str) -> None:
+    app = app_with(None)
+    with pytest.raises(TypeError, match=said):
+        app.send("k", args, kwargs)
+    with pytest.raises(TypeError, match=said):
+        asyncio.run(app.asend("k", args, kwargs))
+    assert app.counts.added == 0
+
+
 def test_a_task_that_is_here_checks_its_arguments_and_has_its_own_options() -> None:
     broker = FakeBroker()
     app = App("shop", broker=broker)
