@@ -126,10 +126,37 @@ def test_an_address_that_is_taken_is_said(served: Health) -> None:
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(served: Health) -> None:
     host, port = parse_address(served.url.removeprefix("http://"))
-    idle = [socket.create_connection((host, port)) for _ in range(8)]
-    assert get(served.url, "/live")[0] == 200
+    idle = [socket.create_connection((host, port)) for _ in range(100)]
+    assert [get(served.url, "/live")[0] for _ in range(50)] == [200] * 50
+    assert idle[0].recv(1) == b"", "the oldest of them were closed"
+    assert sum(thread.name.endswith("(process_request_thread)") for thread in threading.enumerate()) <= 33
     for one in idle:
         one.close()
+
+
+def test_one_that_is_being_answered_is_not_closed_for_others() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def answer(path: str) -> tuple[int, dict[str, Any]]:
+        if path == "/slow":
+            asked.set()
+            assert go_on.wait(10)
+        return 200, {}
+
+    server = HealthServer("127.0.0.1:0", answer)
+    server.start()
+    host, port = parse_address(server.url.removeprefix("http://"))
+    slow = http.client.HTTPConnection(host, port, timeout=10)
+    slow.request("GET", "/slow")
+    assert asked.wait(10)
+    idle = [socket.create_connection((host, port)) for _ in range(100)]
+    assert get(server.url, "/live")[0] == 200
+    go_on.set()
+    assert slow.getresponse().status == 200
+    slow.close()
+    for one in idle:
+        one.close()
+    server.close()
 
 
 @pytest.mark.parametrize(

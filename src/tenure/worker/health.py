@@ -6,8 +6,9 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
-from socket import AF_INET, AF_INET6, socket
+from socket import AF_INET, AF_INET6, SHUT_RDWR, socket
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 
@@ -23,7 +24,10 @@ LOOK_PERIOD = 0.25
 """Seconds between two looks at the processes, at most."""
 
 _MOST_AT_ONCE = 32
-_REQUEST_TIME = 5.0
+_REQUEST_TIME = 2.0
+"""Seconds that a client may be silent: who asks for the health has its whole request ready."""
+_MAKING_ROOM = 1.0
+"""Seconds in which one of those that are being answered has to be done, when there is room for no other."""
 
 
 class Health:
@@ -68,7 +72,8 @@ class Health:
 class HealthServer(ThreadingMixIn, TCPServer):
     """Answers requests in threads of its own; `answer` is called in any of them and returns a status and a body.
 
-    Raises ConfigError when it cannot listen there.
+    A few dozen at once at most: where another comes, the one that has said nothing for the longest time is closed, so
+    that idle connections hold up nobody.  Raises ConfigError when it cannot listen there.
     """
 
     allow_reuse_address = True
@@ -78,6 +83,8 @@ class HealthServer(ThreadingMixIn, TCPServer):
     def __init__(self, address: str, answer: Callable[[str], tuple[int, dict[str, Any]]]) -> None:
         self.answer = answer
         self._free = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._silent: dict[socket, None] = {}  # that have not asked yet, the oldest first
+        self._lock = threading.Lock()
         host, port = parse_address(address)
         self.address_family = AF_INET6 if ":" in host else AF_INET
         try:
@@ -96,18 +103,40 @@ class HealthServer(ThreadingMixIn, TCPServer):
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread; more than a few dozen at once are too many, and are closed."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+        """Answer in a thread."""
+        if not self._free.acquire(blocking=False):
+            self._close_oldest()
+            if not self._free.acquire(timeout=_MAKING_ROOM):
+                self.shutdown_request(request)
+                return
+        with self._lock:
+            self._silent[request] = None
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request: socket | tuple[bytes, socket], client_address: Any) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
+
+    def has_asked(self, request: socket) -> None:
+        """Take note that a request has come whole, or will not come any more: it is not closed for another."""
+        with self._lock:
+            self._silent.pop(request, None)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.has_asked(request)
+        super().shutdown_request(request)
+
+    def _close_oldest(self) -> None:
+        with self._lock:  # as long as it is among the silent ones, its thread has not closed it
+            if self._silent:
+                oldest = next(iter(self._silent))
+                del self._silent[oldest]
+                with suppress(OSError):  # its client may have gone by itself
+                    oldest.shutdown(SHUT_RDWR)  # which ends its thread's wait
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no error of the worker."""
@@ -120,6 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer."""
+        self.server.has_asked(self.connection)
         status, body = self.server.answer(self.path)
         data = json.dumps(body).encode() + b"\n"
         self.send_response(status)
