@@ -16,16 +16,6 @@ from tenure.errors import ServerError
 from tests.unit.fake_broker import FakeBroker
 
 
-@pytest.fixture
-def broker() -> FakeBroker:
-    return FakeBroker()
-
-
-@pytest.fixture
-def app(broker: FakeBroker) -> App:
-    return App("shop", broker=broker)
-
-
 def charge(order_id: int, cents: int = 1) -> str:
     return f"{order_id}:{cents}"
 

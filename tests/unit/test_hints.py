@@ -202,16 +202,6 @@ class Hidden(pydantic.BaseModel):
     secret: str = pydantic.Field(exclude=True)
 
 
-@pytest.fixture
-def broker() -> FakeBroker:
-    return FakeBroker()
-
-
-@pytest.fixture
-def app(broker: FakeBroker) -> App:
-    return App("shop", broker=broker)
-
-
 def typed(app: App, hint: Any, **words: Any) -> Task[..., Any]:
     """A task with one parameter and a result of that hint."""
 

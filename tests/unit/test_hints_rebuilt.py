@@ -37,16 +37,6 @@ from tests.unit.test_hints import (
 )
 
 
-@pytest.fixture
-def broker() -> FakeBroker:
-    return FakeBroker()
-
-
-@pytest.fixture
-def app(broker: FakeBroker) -> App:
-    return App("shop", broker=broker)
-
-
 class Login(pydantic.BaseModel):
     user: str
     password: pydantic.SecretStr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from contextvars import ContextVar
 
 import pytest
@@ -12,14 +12,6 @@ import pytest
 from tenure.worker.loop import Loop, Start
 
 left_over: ContextVar[str] = ContextVar("left_over", default="nothing")
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    loop.start()
-    yield loop
-    loop.stop()
 
 
 def spawn(loop: Loop, *coroutines: Coroutine[None, None, None]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
@@ -17,14 +16,6 @@ called: list[str] = []
 @pytest.fixture(autouse=True)
 def _empty() -> None:
     called.clear()
-
-
-@pytest.fixture
-def loop() -> Iterator[Loop]:
-    loop = Loop()
-    loop.start()
-    yield loop
-    loop.stop()
 
 
 def one() -> None:

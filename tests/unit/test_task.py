@@ -21,16 +21,6 @@ from tests.unit.fake_broker import FakeBroker
 MISSING = object()
 
 
-@pytest.fixture
-def broker() -> FakeBroker:
-    return FakeBroker()
-
-
-@pytest.fixture
-def app(broker: FakeBroker) -> App:
-    return App("shop", broker=broker)
-
-
 def charge(order_id: int, cents: int = 1, note: str = "") -> str:
     """Take the money."""
     return f"{order_id}:{cents}{note}"
