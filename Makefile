@@ -4,7 +4,7 @@
 #   make test        everything that this machine can run
 #   make check       format, lint, types, layers, unit and property tests
 #   make faults      break everything once, and print how long it takes to go on
-#   make soak        the property and fault tests in full: hours
+#   make soak        the property, fault and acceptance tests in full: hours
 #   make bench       measure speed and size
 #   make format      let ruff rewrite what it can
 #   make reference   write what the documentation has from the code
@@ -105,7 +105,7 @@ faults: $(DEV)
 	@$(BIN)/python -m tests.faults.rows
 
 soak: $(DEV)
-	@TENURE_SOAK=1 $(BIN)/python -m pytest --timeout 7200 -s tests/property tests/faults
+	@TENURE_SOAK=1 $(BIN)/python -m pytest --timeout 7200 -s tests/property tests/faults tests/acceptance
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
