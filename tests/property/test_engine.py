@@ -56,6 +56,8 @@ STEPS = [
     *["the_books_match_a_fresh_start", "a_job_is_shown"],
 ]
 """What may happen in a step; what stands here more often happens more often."""
+FEW_IN_MEMORY = 4
+"""Jobs that wait in memory at most: so few that some wait there and others are listed."""
 Line = Add | Take | Settle | Extend | Bye | Untake | CancelJob | Requeue | Purge | Switch | PurgeQueue
 Sent = tuple[bytes, Line]
 """A line and the session on whose connection it was sent."""
@@ -110,6 +112,7 @@ class EngineMachine(RuleBasedStateMachine):
     def open(self, path: Path) -> Engine:
         engine = Engine(str(path), wall=self.wall, mono=self.mono, durability="normal", retention=self.retention)
         moves.hold_to_the_table(engine)
+        engine._core.lines.most = FEW_IN_MEMORY
         return engine
 
     def teardown(self) -> None:
@@ -532,6 +535,12 @@ def flatten(tally: dict[str, Any]) -> dict[str, int]:
     return {name: n for name, n in flat.items() if n}
 
 
+def lines(engine: Engine) -> tuple[set[bytes], dict[str, int]]:
+    """Who waits in memory, and how many the index lists in each queue."""
+    listed = engine._core.lines.listed
+    return set(engine._core.lines.unlisted()), {engine._store.queue_names[id]: n for id, n in listed.items() if n}
+
+
 def books(engine: Engine) -> dict[str, Any]:
     """What an engine keeps in memory and has to be able to derive from its file."""
     core = engine._core
@@ -547,6 +556,7 @@ def books(engine: Engine) -> dict[str, Any]:
         "record": engine.record(),
         "aliases": core.aliases,
         "id_like_keys": core.id_like_keys,
+        "lines": lines(engine),
         "names": (core.store.queue_ids, core.store.worker_ids),
     }
 

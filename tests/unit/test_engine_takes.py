@@ -147,6 +147,7 @@ def test_a_share_is_never_more_than_there_is_nor_than_was_asked_for(ready: list[
 def test_a_count_that_is_wrong_does_not_keep_the_server_busy_for_ever(lab: Lab) -> None:
     """The file was changed behind the server's back: the count says ready, the rows do not."""
     line = lab.connect()
+    lab.engine._core.lines.most = 0
     line.ask(lab.add(1))
     lab.engine._store.execute("UPDATE jobs SET state = 6")
     assert line.ask("take 1 1 0 30000 q") == "jobs 0 0"
@@ -157,7 +158,7 @@ def test_a_count_that_is_wrong_does_not_keep_the_server_busy_for_ever(lab: Lab) 
 
 
 def lease(n: int, end: float, number: int = 1) -> Lease:
-    return Lease(n.to_bytes(16, "big"), number, b"s", 1, 1, 1_000, end, 1, "t", None, b"", 0, 0, 20, 5, 0)
+    return Lease(n.to_bytes(16, "big"), number, b"s", 1, 1, 1_000, end, 1, "t", None, b"", 0, 0, 20, 5, 0, 5, n)
 
 
 def test_the_next_end_is_never_too_late() -> None:

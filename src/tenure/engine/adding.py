@@ -146,6 +146,12 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     state = SCHEDULED if run_at is not None and run_at > wall else READY
     big = len(body) > INLINE_BODY
     core.place += 1
+    stored = b"" if big else body
+    row = (
+        id, queue, expires, 0, vt, task, key, fingerprint, 0, 0, max_attempts, max_losses, big, stored, priority,
+        run_at, core.place,
+    )  # fmt: skip
+    listed = state != READY or not core.lines.has_room
     store.execute(
         INSERT_JOB,
         (
@@ -154,6 +160,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
             queue,
             priority,
             core.place,
+            listed,
             run_at,
             expires,
             vt,
@@ -162,7 +169,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
             task,
             key,
             fingerprint,
-            b"" if big else body,
+            stored,
             big,
             wall,
         ),
@@ -176,6 +183,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     tally["added"] += 1
     if state == READY:
         tally["ready"] += 1
+        core.lines.join(row, listed)
         core.woken.add(queue_name)
     else:
         tally["scheduled"] += 1
@@ -189,7 +197,7 @@ def _moment(when: tuple[int, bool], wall: int) -> int:
 
 
 INSERT_JOB = """
-    INSERT INTO jobs (id, state, queue, priority, place, run_at, expires, vt, max_attempts, max_losses, task, key,
-                      fingerprint, body, big, added_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
+    INSERT INTO jobs (id, state, queue, priority, place, listed, run_at, expires, vt, max_attempts, max_losses, task,
+                      key, fingerprint, body, big, added_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
 """

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tenure.engine.leases import Lease, LeaseBook
 from tenure.engine.ledger import Ledger
+from tenure.engine.line import Lines
 from tenure.engine.space import Space
 from tenure.engine.states import (
     ATTEMPTS,
@@ -71,6 +72,7 @@ class Core:
         self.space = Space(store, reserve)
         self.retention = retention
         self.ledger = Ledger(store)
+        self.lines = Lines(store)
         self.sessions: dict[bytes, Session] = {}
         # Sessions that this turn has changed, as they were: a turn that fails takes it back.
         self.moved: dict[bytes, Session | None] = {}
@@ -88,6 +90,7 @@ class Core:
     def load(self, mono: float) -> None:
         """Make everything that lives in memory anew from the rows; every running lease has its full time again."""
         self.ledger.load()
+        self.lines.load()
         last = self.store.row("SELECT max(place), max(max(ifnull(begin_commit, 0), ifnull(end_commit, 0))) FROM jobs")
         assert last is not None  # an aggregate always has one row
         self.place = max(last[0] or 0, getattr(self, "place", 0))
@@ -184,6 +187,8 @@ class Core:
         self.store.many(END_WAITING, [(*change, id) for id in ids[whole:]])
         for job in jobs:
             self.free_key(job.task, job.key)
+            if job.state == READY:
+                self.lines.leave(job.id, job.queue)
         self.ended |= self.awaited.keys() & ids
         for (queue, before), n in Counter((job.queue, job.state) for job in jobs).items():
             tally = self.ledger.queues[queue]
@@ -236,6 +241,7 @@ class Core:
     def end_ready(self, lease: Lease, how: int, cause: str, wall: int) -> None:
         """The job is given back and keeps its place in the line."""
         self._end(lease, how, READY, cause, None, wall)
+        self.lines.enlist(lease.queue, lease.priority, lease.place)
         self.woken.add(self.store.queue_names[lease.queue])
 
     def cut_off(self, lease: Lease, how: int, cause: str, wall: int) -> None:
@@ -320,7 +326,7 @@ def moment_after(wall: int, delay: int) -> int:
 
 RUNNING_LEASES = """
     SELECT id, number, session, worker, take, hold_vt, queue, task, key, fingerprint, attempts, losses, max_attempts,
-           max_losses, big, cancel
+           max_losses, big, priority, place, cancel
     FROM jobs WHERE state = 3
 """
 
@@ -338,7 +344,7 @@ END_DONE = """
 """
 
 END_OTHERWISE = """
-    UPDATE jobs SET state = ?, attempts = attempts + ?, losses = losses + ?, run_at = ?, ended_at = ?, reason = ?,
-                    end_at = ?, end_commit = ?, how = ?, cause = ?, error = ?
+    UPDATE jobs SET state = ?, listed = 1, attempts = attempts + ?, losses = losses + ?, run_at = ?, ended_at = ?,
+                    reason = ?, end_at = ?, end_commit = ?, how = ?, cause = ?, error = ?
     WHERE id = ?
 """

@@ -30,6 +30,8 @@ class Lease:
     max_attempts: int
     max_losses: int
     big: int
+    priority: int
+    place: int
     cancel: int = 0
     progress: bytes | None = None
 

@@ -36,10 +36,10 @@ def cancel_job(core: Core, id: bytes, terminate: bool, wall: int) -> str | None:
 
 def requeue(core: Core, id: bytes, wall: int) -> str | bytes | None:
     """Put a dead job back with all its attempts; a job's id (bytes) is the other holder of its key."""
-    row = core.store.row("SELECT state, queue, task, key, fingerprint, expired FROM jobs WHERE id = ?", (id,))
+    row = core.store.row("SELECT state, queue, task, key, fingerprint, expired, priority FROM jobs WHERE id = ?", (id,))
     if row is None:
         return None
-    state, queue, task, key, fingerprint, expired = row
+    state, queue, task, key, fingerprint, expired, priority = row
     if state != DEAD:
         return f"already {STATE_NAMES[state]}"
     holder = key_holder(core, task, key if key is not None else id.hex(), wall)
@@ -48,6 +48,7 @@ def requeue(core: Core, id: bytes, wall: int) -> str | bytes | None:
     core.store.begin()
     core.place += 1
     core.store.execute(REQUEUE, (core.place, id))
+    core.lines.enlist(queue, priority, core.place)
     if key is not None:
         hold_key(core, task, key, id, fingerprint)
     tally = core.ledger.queues[queue]
@@ -159,8 +160,8 @@ HANDOUT = """
 """
 
 REQUEUE = f"""
-    UPDATE jobs SET state = {READY}, place = ?, attempts = 0, losses = 0, ended_at = NULL, reason = NULL, expired = 0,
-                    expires = NULL, run_at = NULL, cancel = 0
+    UPDATE jobs SET state = {READY}, place = ?, listed = 1, attempts = 0, losses = 0, ended_at = NULL, reason = NULL,
+                    expired = 0, expires = NULL, run_at = NULL, cancel = 0
     WHERE id = ?
 """
 

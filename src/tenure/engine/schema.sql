@@ -27,6 +27,7 @@ CREATE TABLE jobs (
     queue        INTEGER NOT NULL,
     priority     INTEGER NOT NULL,
     place        INTEGER NOT NULL,          -- first in, first out: grows with each job that becomes ready anew
+    listed       INTEGER NOT NULL,          -- 0: while it is ready it waits in memory, and the index leaves it out
     run_at       INTEGER,
     expires      INTEGER,
     vt           INTEGER,                   -- the job's own visibility timeout; NULL: the take's
@@ -60,7 +61,7 @@ CREATE TABLE jobs (
     result       BLOB
 ) WITHOUT ROWID;
 
-CREATE INDEX ready ON jobs (queue, priority DESC, place) WHERE state = 2;
+CREATE INDEX ready ON jobs (queue, priority DESC, place) WHERE state = 2 AND listed = 1;
 CREATE INDEX due ON jobs (run_at) WHERE state = 1;
 CREATE INDEX dead ON jobs (queue, id) WHERE state = 5;
 CREATE INDEX expiring ON jobs (expires) WHERE expires IS NOT NULL AND state IN (1, 2);

@@ -33,14 +33,15 @@ def promote(core: Core, wall: int) -> int:
     if rows:
         core.store.begin()
         updates = []
-        for id, queue in rows:
+        for id, queue, priority in rows:
             core.place += 1
+            core.lines.enlist(queue, priority, core.place)
             updates.append((core.place, id))
             tally = core.ledger.queues[queue]
             tally["scheduled"] -= 1
             tally["ready"] += 1
             core.woken.add(core.store.queue_names[queue])
-        core.store.many("UPDATE jobs SET state = 2, place = ?, run_at = NULL WHERE id = ?", updates)
+        core.store.many("UPDATE jobs SET state = 2, place = ?, listed = 1, run_at = NULL WHERE id = ?", updates)
     row = core.store.row("SELECT min(run_at) FROM jobs INDEXED BY due WHERE state = 1")
     core.next_due = row[0] if row else None
     return len(rows)
@@ -188,7 +189,7 @@ class Sweeper:
         return rows[-1][0] if len(rows) == LOOK_BATCH else None
 
 
-DUE_HEAD = "SELECT id, queue FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
+DUE_HEAD = "SELECT id, queue, priority FROM jobs INDEXED BY due WHERE state = 1 AND run_at <= ? ORDER BY run_at LIMIT ?"
 
 LATE_HEAD = """
     SELECT id, queue, state, task, key FROM jobs INDEXED BY expiring

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from tenure.engine.core import Core, Waiting
 from tenure.engine.history import keep_handout
 from tenure.engine.leases import Lease
+from tenure.engine.line import WAITING
 from tenure.engine.states import DEAD, EXPIRED, READY
 from tenure.wire.commands import Job, Take
 
@@ -51,7 +52,7 @@ def _again(core: Core, session: bytes, number: int, arrived: float) -> list[Job]
     held = [lease for lease in core.leases.of_session(session) if lease.take == number]
     jobs = []
     for lease in held:
-        row = core.store.row(f"SELECT {DELIVERED} FROM jobs WHERE id = ?", (lease.id,))
+        row = core.store.row(f"SELECT {WAITING} FROM jobs WHERE id = ?", (lease.id,))
         assert row is not None  # a leased job has its row
         jobs.append(_job(core, row, lease, arrived))
     return jobs
@@ -64,7 +65,7 @@ def _grant(core: Core, session: bytes, worker: str, t: Take, arrived: float, wal
     while len(jobs) < t.limit and room > 0 and cleared < LATE_BATCH:
         found = 0
         for queue, n in _shares(core, t.queues, t.limit - len(jobs)):
-            rows = core.store.rows(READY_HEAD, (queue, n + LATE_LOOK if cleared else n))
+            rows = core.lines.first(queue, n + LATE_LOOK if cleared else n)
             found += len(rows)
             rows, late = _in_time(core, rows, n, wall)
             cleared += late
@@ -159,9 +160,10 @@ def _hand_out(
         vt = row[4] or t.vt
         lease = Lease(
             id, number + 1, session, worker_id, t.number, vt, mono + vt / 1000, queue, row[5], row[6], row[7], row[8],
-            row[9], row[10], row[11], row[12],
+            row[9], row[10], row[11], row[12], row[14], row[16],
         )  # fmt: skip
         core.leases.add(lease)
+        core.lines.leave(id, queue)
         updates.append((session, worker_id, t.number, vt, wall, core.commit_no, id))
         job = _job(core, row, lease, arrived)
         room -= len(job.body)
@@ -189,15 +191,6 @@ def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
         lease.task, lease.fingerprint, body, lease.key, row[14], row[15], row[2], lease.max_attempts, lease.max_losses,
     )  # fmt: skip
 
-
-DELIVERED = """
-    id, queue, expires, number, vt, task, key, fingerprint, attempts, losses, max_attempts, max_losses, big, body,
-    priority, run_at
-"""
-
-READY_HEAD = f"""
-    SELECT {DELIVERED} FROM jobs INDEXED BY ready WHERE queue = ? AND state = 2 ORDER BY priority DESC, place LIMIT ?
-"""
 
 HAND_OUT = """
     UPDATE jobs SET state = 3, number = number + 1, session = ?, worker = ?, take = ?, hold_vt = ?, begin_at = ?,
