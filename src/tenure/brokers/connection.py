@@ -86,6 +86,7 @@ class Connection:
         self.address = address
         self.closed = False
         self._limit = -1.0
+        self._readable: select.poll | None = None
         started = boot()
         self._socket = _connect(address, limit)
         self._send: Callable[[bytes], None] = self._socket.sendall
@@ -168,20 +169,25 @@ class Connection:
         view = memoryview(data)
         while view:
             if _signals_here():
-                self._wait(select.POLLOUT)
+                self._wait_to_write()
             view = view[self._socket.send(view) :]
             if view:
                 self._set_limit(self._left(limit, started))
 
     def _recv(self, size: int) -> bytes:
         if _signals_here():
-            self._wait(select.POLLIN)
+            readable = self._readable
+            if readable is None:
+                readable = self._readable = select.poll()
+                readable.register(self._socket, select.POLLIN)
+            if not readable.poll(self._limit * 1000):
+                raise TimeoutError
         return self._socket.recv(size)
 
-    def _wait(self, event: int) -> None:
-        """Wait until the next system call finds something to do; raises TimeoutError."""
+    def _wait_to_write(self) -> None:
+        """Wait until the next write finds something to do; raises TimeoutError."""
         poll = select.poll()
-        poll.register(self._socket, event)
+        poll.register(self._socket, select.POLLOUT)
         if not poll.poll(self._limit * 1000):
             raise TimeoutError
 

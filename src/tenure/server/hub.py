@@ -283,6 +283,11 @@ class Hub:
             self._replies.append((connection, encode.err("timeout", why)))
         self._crowd.forget_sessions(self._engine.forget_session, mono)
 
+    @property
+    def ends_leases(self) -> bool:
+        """Whether the next turn ends leases: what has arrived has to be read before it."""
+        return self._run_out_before is not None
+
     def next_wake(self, wall: int, mono: float) -> float:
         """Monotonic seconds at which the next turn is wanted, whatever arrives."""
         wake = mono + TICK

@@ -146,6 +146,8 @@ class Server:
         self.transports: dict[Connection, asyncio.Transport] = {}
         self.held: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
+        self.only: Connection | None = None
+        """The connection that the last turn was for, where it was for one alone."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")
         self._stop = asyncio.Event()
@@ -190,9 +192,10 @@ class Server:
         """Have a turn in this round of the loop, after the other sockets have been read."""
         if not self._turn_wanted:
             self._turn_wanted = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self.turn)
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Have a turn now."""
         self._turn_wanted = False
         if self._stop.is_set():
             return
@@ -201,7 +204,9 @@ class Server:
         if self._taken_away is not None:
             self._stop.set()
             return
-        self._flush(self.hub.turn(wall, mono))
+        answered = self.hub.turn(wall, mono)
+        self.only = answered[0] if len(answered) == 1 else None
+        self._flush(answered)
         if self.hub.background:
             self._start_background()
         self.checkpoints.look(self._space.tight)
@@ -256,7 +261,7 @@ class Server:
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._turn()
+        self.turn()
 
     def _start_background(self) -> None:
         work, self.hub.background = self.hub.background, []
@@ -293,8 +298,14 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
+        server = self._server
         if self._receive(self._connection, data, time.monotonic()):
-            self._server.want_turn()
+            # A client that is alone with us is answered in this round of the loop.  Where there are more, or leases
+            # are about to be ended, all sockets are read first: one commit is for all of them.
+            if server.only is self._connection and not server.hub.ends_leases:
+                server.turn()
+            else:
+                server.want_turn()
         if self._connection.full:
             self._server.hold(self._connection)
 
