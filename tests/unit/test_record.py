@@ -49,8 +49,8 @@ def test_nothing_is_found_where_nothing_is_wrong(lab: Lab) -> None:
 
 ONE, TWO, THREE, FOUR = (f"x'{hexid(n)}'" for n in (1, 2, 3, 4))
 NEW_JOB = (
-    "INSERT INTO jobs (id, state, queue, priority, place, listed, max_attempts, max_losses, task, fingerprint, body, big, "
-    "added_at) VALUES (x'77', 2, 1, 5, 99, 1, 20, 5, 't', x'', x'', 0, 0)"
+    "INSERT INTO jobs (id, state, queue, priority, place, listed, max_attempts, max_losses, task, fingerprint, body, "
+    "big, added_at) VALUES (x'77', 2, 1, 5, 99, 1, 20, 5, 't', x'', x'', 0, 0)"
 )
 PLANTED = {
     "a state changed": (f"UPDATE jobs SET state = 2 WHERE id = {ONE}", "done"),
