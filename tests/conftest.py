@@ -19,7 +19,8 @@ BUDGETS = {"acceptance": 240.0, "faults": 360.0, "contract": 420.0}
 # No deadline for one example: a machine that is busy with something else must not fail a test.
 settings.register_profile("dev", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") == "1" else "dev")
+settings.register_profile("soak", deadline=None, max_examples=2_000, print_blob=True)
+settings.load_profile("soak" if SOAK else "ci" if os.environ.get("CI") == "1" else "dev")
 
 _spans: dict[str, tuple[float, float]] = {}
 _figures: list[figures.Figure] = []
