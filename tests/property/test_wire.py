@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tenure.errors import ProtocolError, ServerError
 from tenure.message import Message, Settlement, When
-from tenure.wire import encode, replies
+from tenure.wire import encode, lines, replies
 from tenure.wire.commands import (
     Add,
     Bad,
@@ -358,3 +358,20 @@ def test_a_torn_or_damaged_answer_is_a_protocol_error_or_states(answer: list[Sta
             replies.parse_states(*reply, [line.id.hex() for line in answer])
     except (ProtocolError, ServerError):
         pass
+
+
+@given(receipts, st.text("0123456789abcdefABCDEF: -", max_size=3))
+@example((b"\x00" * 16, 10**18), "")
+@example((b"\x00" * 16, 2**63 - 1), "")
+@example((b"\x00" * 16, 1), " 4")
+def test_a_done_that_is_read_in_one_step_is_what_it_is_read_as_word_by_word(
+    receipt: tuple[bytes, int], more: str
+) -> None:
+    line = b"done %b%b" % (_receipt(receipt), more.encode())
+    short = lines.plain_done(line)
+    try:
+        long = lines.read(line)
+    except lines.Refused:
+        long = None
+    assert short in (None, long)
+    assert short is not None or more or receipt[1] >= 10**18

@@ -256,6 +256,17 @@ def _take(text: str) -> Command:
     )
 
 
+_plain_done = re.compile(rb"done ([0-9a-f]{32}):([1-9][0-9]{0,17})").fullmatch
+
+
+def plain_done(line: bytes) -> Settle | None:
+    """Return the `done` without result and options that `line` is; None: read it as `read` does."""
+    found = _plain_done(line)
+    if found is None:
+        return None
+    return _new(Settle, ("done", unhexlify(found[1]), int(found[2]), 0, "", None, (), None, True))
+
+
 # verb: (words before the options, LEN not counted; whether LEN follows: "no", "may", "must")
 _SETTLE: dict[str, tuple[int, str]] = {
     "done": (2, "may"),

@@ -110,6 +110,11 @@ class CommandParser:
 
     def _line(self, line: bytes) -> None:
         """Read one line; what has a body waits for it in `_frame`."""
+        if self._open is None:
+            done = lines.plain_done(line)
+            if done is not None:
+                self._finish(done, 0, 0)
+                return
         try:
             result = lines.read(line, self._open is not None)
         except Refused as refused:
