@@ -42,8 +42,10 @@ def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy, way: 
     recovered("a worker whose connections fell silent takes again", time.monotonic() - stalled_at, 2.0)
     stage.wait_done(22, 10)
     proxy.pass_through()  # what was held back arrives late
-    record = stage.check(jobs.app.counts)
-    assert record["totals"]["handed_out"] == len(stage.executions()) == 22
+    totals = stage.check(jobs.app.counts)["totals"]
+    # What was handed to a connection that brings no answer may have been given back before it was asked for again.
+    assert totals["handed_out"] - totals["handouts"]["left"] == len(stage.executions()) == 22
+    assert totals["handouts"]["returned"] == 0
 
 
 def test_the_server_stands_still(stage: Stage, proxy: Proxy) -> None:

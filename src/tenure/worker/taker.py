@@ -15,8 +15,9 @@ from tenure.worker.table import Table
 
 logger = logging.getLogger("tenure.worker")
 
-WAIT = 0.5
-"""Seconds that a take may be parked at the broker: a silent connection is found out soon after."""
+WAIT = 0.4
+"""Seconds that a take may be parked at the broker: a connection that falls silent is found out within two of these and
+the limit of a read, which together are below two seconds."""
 
 _QUICK = WAIT / 10
 _FREE_TRIES = 3

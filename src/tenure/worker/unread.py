@@ -11,8 +11,9 @@ from tenure.worker.taker import WAIT
 if TYPE_CHECKING:
     from tenure.worker.keeper import Watched
 
-SILENCE = WAIT + 0.5
-"""Seconds after which an open take counts as unread: the broker has answered it by then, or is not there."""
+SILENCE = WAIT + 1.25
+"""Seconds after which an open take counts as unread: a process that runs would itself have given up on the answer, a
+second after it was due, and have written the take again."""
 
 NOT_LISTENING = "its worker process did not listen"
 
