@@ -61,7 +61,7 @@ def test_nothing_leaks_between_jobs_in_threads(shop: Stage) -> None:
 
 
 def test_as_many_run_at_once_as_there_are_async_slots(shop: Stage) -> None:
-    coroutines.app.add_many([coroutines.sleeps.s(0.5) for _ in range(120)])
+    coroutines.app.add_many([coroutines.sleeps.s(1.0) for _ in range(120)])
     start(shop, "w", "--processes", "1", "--threads", "1", "--async-slots", "40")
     shop.wait_done(120)
     assert max(note["running"] for note in notes(shop, "running")) == 40
