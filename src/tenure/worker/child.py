@@ -40,17 +40,10 @@ def main(text: str) -> int:
     options = ChildOptions.from_json(text)
     die_with(options.parent)
     commands = Commands()
-    os.register_at_fork(after_in_child=_end_at_sigterm)
     with commands.from_signals(_SIGNALS):
         # The supervisor blocked them around the start, so that none could hit before this.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, set(_SIGNALS))
         return _work(options, commands)
-
-
-def _end_at_sigterm() -> None:
-    """Let what a task forks end at SIGTERM, as `multiprocessing.Pool` counts on: a fork inherits our handler."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _work(options: ChildOptions, commands: Commands) -> int:

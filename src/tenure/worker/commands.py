@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from tenure.worker import forks
+
 ONE_SIGNAL = 0.03
 """Seconds within which a second signal to leave is a copy of the first: GNU timeout sends one to the process and one
 to its group, and a wrapper passes on what the terminal has sent to both.  Nobody presses Ctrl+C twice as fast."""
@@ -65,7 +67,8 @@ class Commands:
         old_fd = signal.set_wakeup_fd(self._in.fileno(), warn_on_full_buffer=False)
         old = {number: signal.signal(number, self._handler(word)) for number, word in words.items()}
         try:
-            yield
+            with forks.end_at_sigterm():
+                yield
         finally:
             for number, handler in old.items():
                 signal.signal(number, handler)
