@@ -33,6 +33,7 @@ from tenure.wire.commands import (
     Untake,
     Wait,
 )
+from tenure.wire.fields import Refused
 from tenure.wire.parse import CommandParser
 from tenure.wire.words import quote, unquote
 
@@ -371,7 +372,7 @@ def test_a_done_that_is_read_in_one_step_is_what_it_is_read_as_word_by_word(
     short = lines.plain_done(line)
     try:
         long = lines.read(line)
-    except lines.Refused:
+    except Refused:
         long = None
     assert short in (None, long)
     assert short is not None or more or receipt[1] >= 10**18

@@ -11,7 +11,7 @@ import re
 from binascii import unhexlify
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from tenure.wire.commands import (
     MAX_BATCH_LINES,
@@ -38,24 +38,23 @@ from tenure.wire.commands import (
     Untake,
     Wait,
 )
+from tenure.wire.fields import (
+    MAX_SKIP,
+    Refused,
+    id_of,
+    length_of,
+    moment_of,
+    name_of,
+    number_of,
+    receipt_of,
+    shown,
+    words_of,
+)
 from tenure.wire.words import key_name, queue_name, queue_names, task_name, unquote
 
-MAX_SKIP = 64 * 1024 * 1024
-"""Bytes of a refused body that are read over; above that the connection ends."""
-
-T = TypeVar("T")
-_TOP = 2**63 - 1
 _ROLES = ("producer", "worker", "keeper", "admin")
 _NEWLINE = 10
 _new = tuple.__new__
-
-
-class Refused(Exception):
-    """A line that cannot be carried out; `bad` is its answer."""
-
-    def __init__(self, text: str, code: str = "bad-line", fatal: bool = False) -> None:
-        super().__init__(text)
-        self.bad = Bad(code, text, fatal)
 
 
 class Frame(NamedTuple):
@@ -75,100 +74,32 @@ def read(line: bytes, only_add: bool = False) -> Command | Frame:
         raise Refused("a line is ASCII; percent-encode the rest", fatal=only_add) from None
     verb = text.partition(" ")[0]
     if only_add and verb != "add":
-        raise Refused(f"{_show(verb)} stands where an add of the settlement was to come", "framing", True)
+        raise Refused(f"{shown(verb)} stands where an add of the settlement was to come", "framing", True)
     reader = _READERS.get(verb)
     if reader is None:
-        raise Refused(f"there is no line {_show(verb)}", "unknown-verb")
+        raise Refused(f"there is no line {shown(verb)}", "unknown-verb")
     return reader(text)
 
 
-def _show(word: str) -> str:
-    return repr(word if len(word) <= 60 else word[:57] + "...")
-
-
-def _words(text: str, least: int, most: int | None = None) -> list[str]:
-    """Split a line into its words; raises Refused when they are too few or too many."""
-    words = text.split(" ")
-    if len(words) < least:
-        raise Refused(f"{words[0]}: {len(words) - 1} words where {least - 1} were to come")
-    if most is not None and len(words) > most:
-        raise Refused(f"{words[0]}: {_show(words[most])} is one word too many")
-    return words
-
-
-def _id(word: str, what: str = "an id") -> bytes:
-    """Return the 16 bytes that 32 lower-case hexadecimal digits spell."""
-    try:
-        raw = bytes.fromhex(word)
-    except ValueError:
-        raw = b""
-    if len(raw) != 16 or raw.hex() != word:
-        raise Refused(f"{_show(word)} is not {what}: 32 lower-case hexadecimal digits")
-    return raw
-
-
-def _number(word: str, what: str, least: int = 0, most: int = _TOP) -> int:
-    """Return the number that plain decimal digits spell."""
-    if not word.isdigit() or len(word) > 19:
-        raise Refused(f"{what} {_show(word)} is not a number in decimal digits")
-    number = int(word)
-    if not least <= number <= most:
-        raise Refused(f"{what} {number} is not between {least} and {most}")
-    return number
-
-
-def _length(word: str) -> int:
-    """Return a body's length; what is none, or too much to read over, is fatal."""
-    if not word.isdigit() or len(word) > 19:
-        raise Refused(
-            f"{_show(word)} is not a body's length, so where the next line begins is not known", "framing", True
-        )
-    length = int(word)
-    if length > MAX_SKIP:
-        raise Refused(f"a body of {length} bytes is too much even to read over", "framing", True)
-    return length
-
-
-def _receipt(word: str) -> tuple[bytes, int]:
-    """Return the job id and the hand-out number of `ID:N`."""
-    if word[32:33] != ":":
-        raise Refused(f"{_show(word)} is not a receipt: a job id, a colon, a hand-out number")
-    return _id(word[:32], "a receipt's id"), _number(word[33:], "a hand-out number", 1)
-
-
-def _when(word: str, what: str) -> tuple[int, bool]:
-    """Return (milliseconds, relative?) of `+MS` or `MS`."""
-    relative = word.startswith("+")
-    return _number(word[1:] if relative else word, what), relative
-
-
-def _text(read_name: Callable[[str], T], word: str) -> T:
-    """Read a name or a text; what it is not becomes the answer's text."""
-    try:
-        return read_name(word)
-    except ValueError as error:
-        raise Refused(str(error)) from None
-
-
 def _hello(text: str) -> Command:
-    words = _words(text, 2)
-    if _number(words[1], "protocol version") != PROTOCOL:
+    words = words_of(text, 2)
+    if number_of(words[1], "protocol version") != PROTOCOL:
         raise Refused(f"this server speaks protocol version {PROTOCOL}, not {words[1]}", "version")
-    words = _words(text, 5, 5)
+    words = words_of(text, 5, 5)
     if words[3] not in _ROLES:
-        raise Refused(f"{_show(words[3])} is not a role: {', '.join(_ROLES)}")
-    name = "" if words[4] == "-" else _text(queue_name, words[4])
-    return Hello(PROTOCOL, _id(words[2], "a session"), words[3], name)  # type: ignore[arg-type]  # looked up above
+        raise Refused(f"{shown(words[3])} is not a role: {', '.join(_ROLES)}")
+    name = "" if words[4] == "-" else name_of(queue_name, words[4])
+    return Hello(PROTOCOL, id_of(words[2], "a session"), words[3], name)  # type: ignore[arg-type]  # looked up above
 
 
 _ADD_OPTIONS: dict[str, tuple[int, Callable[[str], Any]]] = {
-    "k": (0, lambda word: _text(key_name, word)),
-    "p": (1, lambda word: _number(word, "priority", 0, 9)),
-    "at": (2, lambda word: _when(word, "at")),
-    "x": (3, lambda word: _when(word, "x")),
-    "vt": (4, lambda word: _number(word, "vt", 1)),
-    "ma": (5, lambda word: _number(word, "ma", 1)),
-    "ml": (6, lambda word: _number(word, "ml", 1)),
+    "k": (0, lambda word: name_of(key_name, word)),
+    "p": (1, lambda word: number_of(word, "priority", 0, 9)),
+    "at": (2, lambda word: moment_of(word, "at")),
+    "x": (3, lambda word: moment_of(word, "x")),
+    "vt": (4, lambda word: number_of(word, "vt", 1)),
+    "ma": (5, lambda word: number_of(word, "ma", 1)),
+    "ml": (6, lambda word: number_of(word, "ml", 1)),
 }
 _ADD_DEFAULTS = (None, 5, None, None, None, 20, 5)
 
@@ -181,7 +112,7 @@ def _add_options(words: list[str]) -> tuple[Any, ...]:
         name, sign, value = word.partition("=")
         option = _ADD_OPTIONS.get(name)
         if option is None or not sign:
-            raise Refused(f"add: {_show(word)} is no option; there are {', '.join(_ADD_OPTIONS)}")
+            raise Refused(f"add: {shown(word)} is no option; there are {', '.join(_ADD_OPTIONS)}")
         if name in seen:
             raise Refused(f"add: the option {name} stands twice")
         seen.add(name)
@@ -190,10 +121,10 @@ def _add_options(words: list[str]) -> tuple[Any, ...]:
 
 
 def _add(text: str) -> Frame:
-    words = _words(text, 6)
-    length = _length(words[5])
+    words = words_of(text, 6)
+    length = length_of(words[5])
     try:
-        front = (_id(words[1]), queue_name(words[2]), task_name(words[3]), _id(words[4], "a fingerprint"))
+        front = (id_of(words[1]), queue_name(words[2]), task_name(words[3]), id_of(words[4], "a fingerprint"))
         back = _ADD_DEFAULTS if len(words) == 6 else _add_options(words[6:])
     except Refused as refused:
         return Frame(_nothing, length, 0, refused.bad)
@@ -244,15 +175,15 @@ def _take(text: str) -> Command:
     words = text.split(" ", 5)
     if len(words) < 6:
         raise Refused(f"take: {len(words) - 1} words where 5 or more were to come")
-    limit = _number(words[2], "limit", 1)
+    limit = number_of(words[2], "limit", 1)
     if limit > MAX_TAKE:
         raise Refused(f"a take asks for at most {MAX_TAKE} jobs, not {limit}", "limit")
     return Take(
-        _number(words[1], "take number", 1),
+        number_of(words[1], "take number", 1),
         limit,
-        _number(words[3], "wait"),
-        _number(words[4], "vt", 1),
-        _text(queue_names, words[5]),
+        number_of(words[3], "wait"),
+        number_of(words[4], "vt", 1),
+        name_of(queue_names, words[5]),
     )
 
 
@@ -284,8 +215,8 @@ def _settle(text: str) -> Command | Frame:
     options = plain
     length = -1
     if body == "must" or (body == "may" and len(words) > plain and "=" not in words[plain]):
-        words = _words(text, plain + 1)
-        length = _length(words[plain])
+        words = words_of(text, plain + 1)
+        length = length_of(words[plain])
         options += 1
     then = _then(words[options:]) if len(words) > options else 0
     try:
@@ -302,9 +233,9 @@ def _settle_builder(words: list[str], plain: int, options: int, has_body: bool) 
     verb = words[0]
     if len(words) < plain:
         raise Refused(f"{verb}: {len(words) - 1} words where {plain - 1} or more were to come")
-    id, number = _receipt(words[1])
-    delay = _number(words[2], "delay") if plain == 4 else 0
-    reason = _text(unquote, words[plain - 1]) if plain > 2 else ""
+    id, number = receipt_of(words[1])
+    delay = number_of(words[2], "delay") if plain == 4 else 0
+    reason = name_of(unquote, words[plain - 1]) if plain > 2 else ""
     session, ran = _settle_options(verb, words[options:]) if len(words) > options else (None, True)
     front = (verb, id, number, delay, reason)
     if not has_body:
@@ -319,7 +250,7 @@ def _then(words: list[str]) -> int:
         return 0
     word = found[0][5:]
     if len(found) > 1 or not word.isdigit() or len(word) > 19:
-        raise Refused(f"{_show(found[-1])} does not tell how many adds follow", "framing", True)
+        raise Refused(f"{shown(found[-1])} does not tell how many adds follow", "framing", True)
     count = int(word)
     if count > MAX_BATCH_LINES:
         raise Refused(f"a settlement has at most {MAX_BATCH_LINES} adds, not {count}", "limit", True)
@@ -333,23 +264,23 @@ def _settle_options(verb: str, words: list[str]) -> tuple[bytes | None, bool]:
     for word in words:
         name, sign, value = word.partition("=")
         if name == "as" and sign and session is None:
-            session = _id(value, "a session")
+            session = id_of(value, "a session")
         elif word == "run=0" and verb == "dead" and ran:
             ran = False
         elif not (name == "then" and sign and verb in ("done", "retry")):
-            raise Refused(f"{verb}: {_show(word)} is no option here, or stands twice")
+            raise Refused(f"{verb}: {shown(word)} is no option here, or stands twice")
     return session, ran
 
 
 def _extend(text: str) -> Command | Frame:
-    words = _words(text, 2)[1:]
-    lengths = [_length(tail) if plus else -1 for _, plus, tail in (word.partition("+") for word in words)]
+    words = words_of(text, 2)[1:]
+    lengths = [length_of(tail) if plus else -1 for _, plus, tail in (word.partition("+") for word in words)]
     total = sum(length for length in lengths if length >= 0)
     if total > MAX_SKIP:
         raise Refused(f"bodies of {total} bytes are too much even to read over", "framing", True)
     has_body = max(lengths) >= 0
     try:
-        receipts = [_receipt(word.partition("+")[0]) for word in words]
+        receipts = [receipt_of(word.partition("+")[0]) for word in words]
     except Refused as refused:
         if not has_body:
             raise
@@ -373,55 +304,55 @@ def _cut(receipts: list[tuple[bytes, int]], lengths: list[int], body: bytes) -> 
 
 
 def _bye(text: str) -> Command:
-    words = _words(text, 4)
+    words = words_of(text, 4)
     if words[2] not in ("left", "lost"):
-        raise Refused(f"{_show(words[2])} is not the end of a session: left or lost")
-    receipts = tuple([_receipt(word) for word in words[4:]])
-    cause = _text(unquote, words[3])
-    return Bye(_id(words[1], "a session"), words[2], cause, receipts)  # type: ignore[arg-type]  # looked up above
+        raise Refused(f"{shown(words[2])} is not the end of a session: left or lost")
+    receipts = tuple([receipt_of(word) for word in words[4:]])
+    cause = name_of(unquote, words[3])
+    return Bye(id_of(words[1], "a session"), words[2], cause, receipts)  # type: ignore[arg-type]  # looked up above
 
 
 def _untake(text: str) -> Command:
-    words = _words(text, 4)
-    receipts = tuple([_receipt(word) for word in words[4:]])
-    number = _number(words[2], "take number", 1)
-    return Untake(_id(words[1], "a session"), number, _text(unquote, words[3]), receipts)
+    words = words_of(text, 4)
+    receipts = tuple([receipt_of(word) for word in words[4:]])
+    number = number_of(words[2], "take number", 1)
+    return Untake(id_of(words[1], "a session"), number, name_of(unquote, words[3]), receipts)
 
 
 def _cancel_job(text: str) -> Command:
-    words = _words(text, 2, 3)
+    words = words_of(text, 2, 3)
     if len(words) == 3 and words[2] != "terminate":
-        raise Refused(f"cancel-job: {_show(words[2])} is not terminate")
-    return CancelJob(_id(words[1]), len(words) == 3)
+        raise Refused(f"cancel-job: {shown(words[2])} is not terminate")
+    return CancelJob(id_of(words[1]), len(words) == 3)
 
 
 def _switch(text: str) -> Command:
-    words = _words(text, 2, 2)
-    return Switch(words[0], _text(queue_name, words[1]))  # type: ignore[arg-type]  # the table below names it
+    words = words_of(text, 2, 2)
+    return Switch(words[0], name_of(queue_name, words[1]))  # type: ignore[arg-type]  # the table below names it
 
 
 def _purge_queue(text: str) -> Command:
-    words = _words(text, 3, 3)
-    return PurgeQueue(_text(queue_name, words[1]), None if words[2] == "-" else _id(words[2]))
+    words = words_of(text, 3, 3)
+    return PurgeQueue(name_of(queue_name, words[1]), None if words[2] == "-" else id_of(words[2]))
 
 
 def _browse(text: str) -> Command:
-    words = _words(text, 5, 5)
+    words = words_of(text, 5, 5)
     if words[1] != "dead":
-        raise Refused(f"browse: {_show(words[1])} is not dead")
-    queue = None if words[2] == "-" else _text(queue_name, words[2])
-    return Browse(queue, _number(words[3], "limit"), None if words[4] == "-" else _id(words[4]))
+        raise Refused(f"browse: {shown(words[1])} is not dead")
+    queue = None if words[2] == "-" else name_of(queue_name, words[2])
+    return Browse(queue, number_of(words[3], "limit"), None if words[4] == "-" else id_of(words[4]))
 
 
 def _wait(text: str) -> Command:
-    words = _words(text, 3)
+    words = words_of(text, 3)
     if len(words) - 2 > MAX_WAIT_IDS:
         raise Refused(f"a wait asks for at most {MAX_WAIT_IDS} jobs, not {len(words) - 2}; send several lines", "limit")
-    return Wait(_number(words[1], "wait"), tuple([_id(word) for word in words[2:]]))
+    return Wait(number_of(words[1], "wait"), tuple([id_of(word) for word in words[2:]]))
 
 
 def _report(text: str) -> Command:
-    return Report(_words(text, 1, 1)[0])  # type: ignore[arg-type]  # the table below names it
+    return Report(words_of(text, 1, 1)[0])  # type: ignore[arg-type]  # the table below names it
 
 
 _READERS: dict[str, Callable[[str], Command | Frame]] = {
@@ -433,11 +364,11 @@ _READERS: dict[str, Callable[[str], Command | Frame]] = {
     "untake": _untake,
     "hello": _hello,
     "cancel-job": _cancel_job,
-    "requeue": lambda text: Requeue(_id(_words(text, 2, 2)[1])),
-    "purge": lambda text: Purge(_id(_words(text, 2, 2)[1])),
+    "requeue": lambda text: Requeue(id_of(words_of(text, 2, 2)[1])),
+    "purge": lambda text: Purge(id_of(words_of(text, 2, 2)[1])),
     **dict.fromkeys(("pause", "resume", "close", "open"), _switch),
     "purge-queue": _purge_queue,
-    "show": lambda text: Show(_id(_words(text, 2, 2)[1])),
+    "show": lambda text: Show(id_of(words_of(text, 2, 2)[1])),
     "browse": _browse,
     "wait": _wait,
     **dict.fromkeys(("record", "verify", "queues"), _report),

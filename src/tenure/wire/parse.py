@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from tenure.wire import lines
 from tenure.wire.commands import MAX_BATCH_BYTES, MAX_BODY, MAX_LINE, Add, Bad, Command, Settle
-from tenure.wire.lines import Frame, Refused
+from tenure.wire.fields import Refused
+from tenure.wire.lines import Frame
 
 _NEWLINE = 10
 
