@@ -181,7 +181,8 @@ def test_jobs_may_start_processes_of_their_own(bare: Stage) -> None:
     defunct = [pid for child in worker.children for pid in process.children(child) if process.state(pid) == "Z"]
     assert defunct == []
     totals = bare.check(awkward.app.counts)["totals"]
-    assert (totals["done"], totals["handed_out"]) == (count, count)
+    # A process that is replaced may be given a job while it ends its take: that one goes back unread.
+    assert (totals["done"], totals["handed_out"] - totals["handouts"]["left"]) == (count, count)
 
 
 def test_a_frozen_worker_process_loses_its_jobs(stage: Stage) -> None:
