@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -66,6 +67,28 @@ def test_an_app_that_does_not_import(bare: Stage) -> None:
     assert failed.stderr.count("Traceback") == 1
     missing = bare.run("worker", "-A", "shopp.jobs", code=1)
     assert "No module named 'shopp'" in missing.stderr
+
+
+def test_the_settings_of_an_app_in_the_current_folder(bare: Stage) -> None:
+    (bare.place / "own.py").write_text("from tenure import App\n\napp = App('own', pool_size=7)\n")
+    shown = bare.run("settings", "-A", "own", "--json")
+    assert {"name": "pool_size", "value": 7, "source": "App(pool_size=)"} in json.loads(shown.stdout)["app"]
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [("import no_such_module", "No module named 'no_such_module'"), ("raise SystemExit('no config')", "no config")],
+)
+def test_the_settings_of_an_app_that_does_not_import(bare: Stage, code: str, error: str) -> None:
+    (bare.place / "broken.py").write_text(f"{code}\n")
+    failed = bare.run("settings", "-A", "broken", code=1)
+    assert failed.stderr.startswith("tenure: -A broken could not be imported:\nTraceback")
+    assert "broken.py" in failed.stderr.splitlines()[2], "it begins with the app's own code"
+    assert error in failed.stderr.splitlines()[-1]
+    missing = bare.run("settings", "-A", "shopp.jobs", code=1).stderr.splitlines()
+    assert missing == [
+        "tenure: -A shopp.jobs could not be imported:", "ModuleNotFoundError: No module named 'shopp'"
+    ]  # fmt: skip
 
 
 def test_one_server_a_port_and_a_file(stage: Stage) -> None:

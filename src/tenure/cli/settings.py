@@ -11,6 +11,7 @@ from tenure.app import App
 from tenure.cli import main
 from tenure.cli.options import json_option, print_json
 from tenure.cli.tables import print_table
+from tenure.errors import ConfigError
 from tenure.sources import OF_APP, Sources
 
 
@@ -44,9 +45,7 @@ def _of_app(target: str | None) -> list[Setting]:
     if target is None:
         app = App("settings")
     else:
-        from tenure.worker.load import load_app
-
-        app = load_app(target)
+        app = _loaded(target)
     loaded = app.loaded()
     values: dict[str, Any] = asdict(loaded.settings)
     url, source = app.found_broker()
@@ -54,6 +53,16 @@ def _of_app(target: str | None) -> list[Setting]:
         Setting("broker", url, source),
         *(Setting(name, values[name], loaded.sources.get(name, "default")) for name in OF_APP if name != "broker"),
     ]
+
+
+def _loaded(target: str) -> App:
+    from tenure.worker.load import load_app, look_here, why_not_loaded
+
+    look_here()
+    try:
+        return load_app(target)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the app's modules may raise anything)
+        raise ConfigError(why_not_loaded(error, target)) from None
 
 
 def _of_command(ctx: click.Context, name: str) -> list[Setting]:

@@ -9,7 +9,6 @@ is gone.
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 import os
@@ -17,9 +16,6 @@ import random
 import signal
 import sys
 import threading
-import traceback
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from tenure.clock import SystemClock
@@ -54,8 +50,6 @@ def _work(options: ChildOptions, commands: Commands) -> int:
     from tenure.worker import logs
 
     logs.configure(options.log_level, options.log_format)
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
         process = ChildProcess(options)
         process.prepare()
@@ -73,7 +67,7 @@ class ChildProcess:
     def __init__(self, options: ChildOptions) -> None:
         # Imported late: before this, the process must already follow its supervisor, and answer to signals.
         from tenure.errors import ConfigError
-        from tenure.worker.load import load_app
+        from tenure.worker.load import load_app, look_here
         from tenure.worker.quota import Limits
         from tenure.worker.services import Services
         from tenure.worker.table import Table
@@ -81,6 +75,7 @@ class ChildProcess:
 
         self._options = options
         self._clock = SystemClock()
+        look_here()
         app = load_app(options.app)
         queues = require_queues(app, options.queues)
         if options.broker is not None:
@@ -177,32 +172,12 @@ def _listen(fd: int, commands: Commands) -> None:
 
 
 def _why(error: BaseException, app: str) -> str:
-    from tenure.errors import ConfigError
+    from tenure.worker.load import traced, why_not_loaded
     from tenure.worker.process_hooks import StartHookError
 
-    if isinstance(error, ConfigError):
-        return f"tenure: {error}"
     if isinstance(error, StartHookError) and error.__cause__ is not None:
-        cause = error.__cause__
-        lines = traceback.format_exception(type(cause), cause, _from_users_code(cause))
-        return f"tenure: {error}:\n{''.join(lines).rstrip()}"
-    lines = traceback.format_exception(type(error), error, _from_users_code(error))
-    return f"tenure: -A {app} could not be imported:\n{''.join(lines).rstrip()}"
-
-
-def _from_users_code(error: BaseException) -> TracebackType | None:
-    """The traceback from the first line that is neither ours nor the import system's; None if there is none."""
-    frames = error.__traceback__
-    while frames is not None and _is_machinery(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    return frames
-
-
-def _is_machinery(file: str) -> bool:
-    return file.startswith("<frozen importlib") or Path(file).parent in _OURS or file == importlib.__file__
-
-
-_OURS = {Path(__file__).parent, Path(__file__).parent.parent}
+        return f"tenure: {error}:\n{traced(error.__cause__)}"
+    return f"tenure: {why_not_loaded(error, app)}"
 
 
 if __name__ == "__main__":

@@ -1,12 +1,23 @@
-"""Finds the app that a worker is to run, by the name given on the command line."""
+"""Finds the app that a command is to know, by the name given on its command line."""
 
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType, TracebackType
 
 from tenure.app import App
 from tenure.errors import ConfigError
+
+_OURS = Path(__file__).parent.parent
+
+
+def look_here() -> None:
+    """Have the modules of the current folder found: an installed command does not look there by itself."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
 
 
 def load_app(path: str) -> App:
@@ -45,3 +56,21 @@ def _only(module: ModuleType) -> App:
         raise ConfigError(f"{module.__name__} has no App; write `app = App(...)` in it, or give MODULE:NAME with -A")
     names = ", ".join(sorted(apps.values()))
     raise ConfigError(f"{module.__name__} has several Apps ({names}); say which one with -A {module.__name__}:NAME")
+
+
+def why_not_loaded(error: BaseException, app: str) -> str:
+    """What a person is told of an app that could not be loaded: our own words, or where in their code it went wrong."""
+    return str(error) if isinstance(error, ConfigError) else f"-A {app} could not be imported:\n{traced(error)}"
+
+
+def traced(error: BaseException) -> str:
+    """Return an error with its traceback, from the first line that is neither ours nor the import system's."""
+    frames = error.__traceback__
+    while frames is not None and _is_machinery(frames):
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+
+
+def _is_machinery(frames: TracebackType) -> bool:
+    file = frames.tb_frame.f_code.co_filename
+    return file.startswith("<frozen importlib") or _OURS in Path(file).parents or file == importlib.__file__
