@@ -156,6 +156,28 @@ def _knock(stop: threading.Event) -> None:
                 error.resend()
 
 
+def test_others_take_the_last_byte_while_there_is_room_inside_of_the_file(bare: Stage, disk: SmallDisk) -> None:
+    disk.fill(leave=DISK // 2)  # so little that the log is kept short
+    start(bare, disk)
+    bare.use(heavy.app)
+    done = 300
+    heavy.app.add_many([heavy.carry.s(number, os.urandom(LOAD)) for number in range(done)])
+    worker = bare.start_worker("w", "--processes", "1", app=heavy.__name__)
+    bare.wait_done(done)
+    assert worker.stop() == 0
+    disk.fill()
+    # More than the log has room for, and less than what is free inside of the file.
+    answers = heavy.app.add_many([heavy.carry.s(done + n, os.urandom(LOAD * 10)) for n in range(5)])
+    refused = [answer for answer in answers if isinstance(answer, Exception)]
+    assert all(isinstance(error, NoSpace) for error in refused), refused
+    assert refused or disk.how == "file limit"
+    with suppress(NoSpace):
+        heavy.carry.delay(done, b"")
+    disk.free()
+    add_again(done)
+    assert bare.check(heavy.app.counts)["totals"]["added"] == heavy.app.counts.added
+
+
 def test_a_reserve_that_is_too_small_is_refused(bare: Stage, tmp_path: Path) -> None:
     refused = bare.run("server", "--data", str(tmp_path / "x.db"), "--reserve", "1000", code=2)
     assert "1000 bytes are too few to end a job in; give 64KiB or more" in refused.stderr

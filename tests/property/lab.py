@@ -169,14 +169,14 @@ class Lab:
 
     # -- breaking -------------------------------------------------------------------------------------------------
 
-    def fail(self, refuses: Callable[[], bool] = lambda: True) -> None:
-        """From now on a commit fails as on a full disk, whenever `refuses` says so, until `heal`."""
+    def fail(self, refuses: Callable[[], bool] = lambda: True, error: type[Exception] = DbError) -> None:
+        """From now on a commit fails with `error` whenever `refuses` says so, until `heal`."""
         store = self.engine._store
         commit = type(store).commit
 
         def full() -> None:
             if refuses():
-                raise DbError("database or disk is full")
+                raise error("database or disk is full")
             commit(store)
 
         store.commit = full  # type: ignore[method-assign]  # `heal` takes it back

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tenure.engine.space import ADD_COSTS, RESERVE
+from tenure.engine.space import ADD_COSTS, FULL_FOR, RESERVE
+from tenure.engine.store import DbError, DbFull
 from tests.property.lab import Lab, Line, hexid, session_of, take
 
 MIB = 1024 * 1024
@@ -184,6 +185,44 @@ def test_a_disk_that_cannot_be_asked_is_taken_as_it_was(lab: Lab, disk: Disk, mo
     monkeypatch.setattr(shutil, "disk_usage", gone)
     lab.pass_time(LOOK)
     assert line.ask(lab.add(1)).startswith("ok")
+
+
+def test_a_disk_that_others_fill_between_two_looks_has_no_space_for_adds(lab: Lab, disk: Disk) -> None:
+    line, other = lab.connect(1), lab.connect(2)
+    line.ask(lab.add(1))
+    line.ask(take(1))
+    disk.free = 0
+    lab.fail(error=DbFull)
+    assert line.ask(lab.add(2)).startswith("err no-space 0.0 MiB are free"), "the look before did not see it"
+    assert line.ask(lab.add(1)) == f"ok {hexid(1)} created", "what is stored is known"
+    assert line.ask(f"done {hexid(1)}:1").startswith("err storage"), "it is to be sent again"
+    lab.pass_time(5.0)
+    assert line.ask(lab.add(2)).startswith("err no-space")
+    lab.heal()
+    leave(lab, disk, 100 * MIB)
+    lab.pass_time(FULL_FOR)
+    assert other.ask(lab.add(2)) == f"ok {hexid(2)} created"
+    assert line.ask(f"done {hexid(1)}:1") == "ok done"
+
+
+def test_a_store_that_is_full_though_its_disk_is_not_says_so_to_every_add(lab: Lab, disk: Disk) -> None:
+    line = lab.connect()
+    line.ask(lab.add(1))
+    lab.fail(error=DbFull)
+    for turn in range(5):
+        for n in range(10, 20):
+            line.write(lab.add(n).encode() + b"\n" + lab.add(1).encode() + b"\n")
+        lab.pass_time(FULL_FOR / 3)
+        answer = line.read()
+        assert (answer.count(b"err no-space 0.0 MiB"), answer.count(b"created")) == (10, 10), turn
+    lab.heal()
+    lab.pass_time(FULL_FOR)
+    assert line.ask(lab.add(10)) == f"ok {hexid(10)} created"
+
+
+def test_another_fault_of_the_store_is_not_taken_for_a_full_disk(lab: Lab, disk: Disk) -> None:
+    lab.fail(error=DbError)
+    assert lab.connect().ask(lab.add(1)).startswith("err storage")
 
 
 def test_in_memory_there_is_no_limit(disk: Disk) -> None:

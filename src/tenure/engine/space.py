@@ -18,6 +18,8 @@ RESERVE = 8 * 1024 * 1024
 """Bytes that are kept free where nothing else was asked for."""
 LOOK_EVERY = 0.1
 """Seconds after which the disk is looked at again: other programs write to it too."""
+FULL_FOR = 0.5
+"""Seconds for which nothing is free, whatever a look says, once a write has failed for want of room."""
 LOOK_AFTER = 1024 * 1024
 """Bytes of adds after which it is looked at again, whatever the clock says."""
 ADD_COSTS = 16 * 1024
@@ -45,6 +47,9 @@ class Space:
         """Nothing is handed out."""
         self.tight = False
         """The log has to be kept short."""
+        self.full = False
+        """A write has just failed for want of room: adds are only looked up, and write nothing."""
+        self._full_until = -math.inf
         self._budget: float = math.inf
         self._spent = 0
         self._next = -math.inf
@@ -56,6 +61,7 @@ class Space:
 
     def look(self, mono: float) -> None:
         """Look at the disk if that is due; between two turns, when all that was spent has been written."""
+        self.full = mono < self._full_until
         if self._folder is None or (mono < self._next and self._spent < LOOK_AFTER):
             return
         self._next = mono + LOOK_EVERY
@@ -68,13 +74,18 @@ class Space:
         self.holding = self.room < self.reserve // 2
         self._budget = self.room - self.reserve
 
+    def fill(self, mono: float) -> None:
+        """Take the store's word that nothing is free: somebody else has taken it since the last look."""
+        self.full, self._full_until = True, mono + FULL_FOR
+        self._next = -math.inf
+
     def refuses(self, size: int) -> bool:
         """Whether a body of that size would eat into the reserve."""
-        return self.refusing or self._spent + 2 * size + ADD_COSTS > self._budget
+        return self.full or self.refusing or self._spent + 2 * size + ADD_COSTS > self._budget
 
     def missing(self, size: int) -> tuple[int, int]:
         """What is left by now, and what would have to be for a body of that size."""
-        return int(self.room - self._spent), max(self.wanted, self.reserve + 2 * size + ADD_COSTS)
+        return 0 if self.full else int(self.room - self._spent), max(self.wanted, self.reserve + 2 * size + ADD_COSTS)
 
     def spend(self, size: int) -> None:
         """Take note of a stored body."""

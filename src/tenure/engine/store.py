@@ -20,7 +20,11 @@ STEPS: dict[int, str] = {}
 Durability = Literal["full", "normal"]
 Db = apsw.Connection
 DbError = apsw.Error
-"""SQLite's refusals.  The names are made here so that no other module has to know which driver opens the file."""
+DbFull = apsw.FullError
+"""SQLite's refusals, and the one for want of room.
+
+The names are made here so that no other module has to know which driver opens the file.
+"""
 _READ_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 

@@ -25,6 +25,7 @@ from tenure.wire import encode
 from tenure.wire.commands import (
     MAX_WAIT,
     OVER,
+    Add,
     Bad,
     Browse,
     Bye,
@@ -164,8 +165,9 @@ class Hub:
         What time brings comes last and alone: it may be what fails.  After a few that the store did not take, the
         others that would write are refused unasked, in this turn and until the store has had its rest.
         """
+        reading = (*READING, Add) if self._engine.space.full else READING
         for connection, command, arrived in inbox:
-            given_up = self._refused >= GIVE_UP and not isinstance(command, READING)
+            given_up = self._refused >= GIVE_UP and not isinstance(command, reading)
             if given_up or not self._attempt([(connection, command, arrived)], wall, mono, time=False):
                 self._replies.append((connection, encode.err("storage", self._fault)))
         if self._refused < GIVE_UP:
@@ -190,6 +192,7 @@ class Hub:
         except Exception as error:  # noqa: BLE001  (told in the log, with its traceback where it is a fault of ours)
             self._fault = f"{error}; nothing was done, send the line again later"
             self._undone.note(len(inbox), error, mono)
+            self._shortage.met(error, mono)
             self._undo(replies, questions, mono)
             self._failing = True
             self._refused += 1

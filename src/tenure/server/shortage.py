@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from tenure.engine.engine import Engine
+from tenure.engine.store import DbFull
 
 log = logging.getLogger("tenure.server")
 
@@ -26,6 +27,11 @@ class Shortage:
         if now != self._told:
             self._told = now
             self._tell(*now)
+
+    def met(self, error: Exception, mono: float) -> None:
+        """Take note of what a transaction was undone for: a full disk is told from other faults of the store."""
+        if isinstance(error, DbFull):
+            self._engine.space.fill(mono)
 
     def _tell(self, refusing: bool, holding: bool) -> None:
         space = self._engine.space
