@@ -5,36 +5,73 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tenure.codec import encode_body
 from tenure.signature import NO_OPTIONS
 from tenure.wire import encode
-from tests.benchmarks.measures import MEASURES, QUICK, Bench, Sizes
-from tests.benchmarks.pingpong import ping_pong
+from tests.benchmarks.machine import Machine, this_machine
+from tests.benchmarks.measures import LONG, SHORT
+from tests.benchmarks.pages import PERFORMANCE, measured_by, put
+from tests.benchmarks.pingpong import PingPong, ping_pong
 from tests.benchmarks.processes import ROOT
-from tests.benchmarks.report import Figure, print_table, this_machine, write_json
+from tests.benchmarks.report import COLUMNS, Figure, markdown, print_table, write_json
+from tests.benchmarks.stage import QUICK, Bench, Sizes
 from tests.benchmarks.tasks import noop
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure what was asked for."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.docs and (asked.only or asked.quick):
+        parser.error("--docs writes a whole table: it goes with neither --only nor --quick")
+    names = asked.only or [*(LONG if asked.long else SHORT)]
     sizes = QUICK if asked.quick else Sizes()
+    if asked.backlog:
+        sizes = replace(sizes, backlog=asked.backlog)
     machine = this_machine()
-    figures: list[Figure] = []
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder, ping_pong(*_lines()) as p:
-        for name in asked.only or MEASURES:
-            print(f"measuring {name}", file=sys.stderr, flush=True)
-            own = Path(folder) / name
-            own.mkdir(exist_ok=True)
-            figures += MEASURES[name](Bench(own, p, sizes))
+    figures = measured(names, sizes)
     print_table(machine, figures)
     if asked.quick:
         print("\nQuick: this shows that the benchmarks run; the numbers mean little.")
     write_json(asked.json, machine, asked.quick, figures)
     print(f"\nwritten to {asked.json}")
+    if asked.docs:
+        _document(asked.long, machine, figures)
+
+
+def measured(names: Sequence[str], sizes: Sizes) -> list[Figure]:
+    """Make these measurements, one after the other."""
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder, yardstick() as p:
+        for name in names:
+            print(f"measuring {name}", file=sys.stderr, flush=True)
+            own = Path(folder) / name
+            own.mkdir(exist_ok=True)
+            figures += (SHORT | LONG)[name](Bench(own, p, sizes))
+    return figures
+
+
+@contextmanager
+def yardstick() -> Iterator[PingPong]:
+    """P, with the lines of one `.delay(int)` and its answer."""
+    message = noop.message((1_000,), {}, NO_OPTIONS)
+    answer = b"ok %b created\n" % message.id.encode()
+    with ping_pong(encode.add(message, encode_body(message)), answer) as p:
+        yield p
+
+
+def _document(long: bool, machine: Machine, figures: Sequence[Figure]) -> None:
+    """Write the table into the page on performance."""
+    command = "make bench-long" if long else "make bench"
+    table = markdown(COLUMNS, [figure.cells() for figure in figures])
+    part = "bench-long" if long else "bench"
+    put(PERFORMANCE, part, f"{measured_by(command, machine)}\n\n{table}")
+    print(f"written into {PERFORMANCE}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
         description="Measure Tenure's speed and size; docs/reference/benchmarks.md says what each figure means.",
     )
     parser.add_argument("--quick", action="store_true", help="a few of everything, to see that it runs")
+    parser.add_argument("--long", action="store_true", help="what takes minutes each, instead of the rest")
+    parser.add_argument("--docs", action="store_true", help="write the table into docs/explanation/performance.md too")
+    parser.add_argument("--backlog", type=int, metavar="N", help="the jobs of `--only backlog` (default: 1,000,000)")
     parser.add_argument(
         "--json",
         type=Path,
@@ -53,17 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         action="append",
-        choices=tuple(MEASURES),
+        choices=(*SHORT, *LONG),
         metavar="NAME",
-        help=f"this measurement only; may be given again. One of: {', '.join(MEASURES)}",
+        help=f"this measurement only; may be given again. One of: {', '.join(SHORT)}; long: {', '.join(LONG)}",
     )
     return parser
-
-
-def _lines() -> tuple[bytes, bytes]:
-    """The line of one `.delay(int)` and its answer, for P to send lines of the same lengths."""
-    message = noop.message((1_000,), {}, NO_OPTIONS)
-    return encode.add(message, encode_body(message)), b"ok %b created\n" % message.id.encode()
 
 
 if __name__ == "__main__":

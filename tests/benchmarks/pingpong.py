@@ -6,6 +6,7 @@ connection and ends with it.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -17,13 +18,14 @@ from tests.benchmarks.processes import ROOT, ended
 
 
 class PingPong:
-    """One connection to the other end; `request` is the line that is sent."""
+    """One connection to the other end, the process `pid`; `request` is the line that is sent."""
 
-    def __init__(self, port: int, request: bytes) -> None:
+    def __init__(self, port: int, request: bytes, pid: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
         self._socket.setblocking(True)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._request = request
+        self._pid = pid
 
     def rate(self, trips: int) -> float:
         """Make so many round trips, one after the other, and return how many a second they were."""
@@ -33,6 +35,22 @@ class PingPong:
             send(request)
             recv(65536)
         return trips / (time.perf_counter() - began_at)
+
+    def rate_on_one_core(self, trips: int) -> float | None:
+        """The same with both ends on one core; None where a process cannot be held to one (not on Linux).
+
+        Left alone, the scheduler has both ends on one core at one time and on two at another, and the rate jumps.
+        """
+        if sys.platform != "linux":
+            return None
+        cores = os.sched_getaffinity(0)
+        try:
+            for pid in (0, self._pid):
+                os.sched_setaffinity(pid, {max(cores)})
+            return self.rate(trips)
+        finally:
+            for pid in (0, self._pid):
+                os.sched_setaffinity(pid, cores)
 
     def close(self) -> None:
         """Close the connection, which ends the other end."""
@@ -46,7 +64,7 @@ def ping_pong(request: bytes, answer: bytes) -> Iterator[PingPong]:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     with ended(process):
         assert process.stdout is not None
-        pair = PingPong(int(process.stdout.readline()), request)
+        pair = PingPong(int(process.stdout.readline()), request, process.pid)
         try:
             yield pair
         finally:

@@ -25,6 +25,16 @@ def noop(number: int) -> None:
 
 
 @app.task
+def text(content: str) -> None:
+    """Do nothing with a text."""
+
+
+@app.task
+def blob(content: bytes) -> None:
+    """Do nothing with bytes."""
+
+
+@app.task
 def mark(number: int) -> None:
     """Tell the benchmark when this body began."""
     began_at = boot()
