@@ -1,23 +1,30 @@
 # Every target makes and updates .venv by itself; a Python of 3.11 or newer is all that a machine needs.
 #
-#   make demo        see it work: server, workers, a crash, a cut connection, the record
-#   make test        everything that this machine can run
-#   make check       format, lint, types, layers, unit and property tests
-#   make faults      break everything once, and print how long it takes to go on
-#   make soak        the property, fault and acceptance tests in full: hours
-#   make bench       measure speed and size
-#   make format      let ruff rewrite what it can
-#   make reference   write what the documentation has from the code
-#   make clean       remove .venv and all that was made
+#   make demo          see it work: server, workers, a crash, a cut connection, the record
+#   make test          everything that this machine can run
+#   make check         format, lint, types, layers, unit and property tests
+#   make faults        break everything once, and print how long it takes to go on
+#   make soak          the property, fault and acceptance tests in full: hours
+#   make bench         measure speed and size: minutes
+#   make bench-long    the same with a million jobs, ten thousand connections, more processes: longer
+#   make bench-growth  how the cost of a job grows with what there is, as plots
+#   make bench-peers   Tenure beside other task frameworks, in an environment of their own
+#   make bench-check   measure, and fail where a ratio is a quarter worse than the stored one
+#   make format        let ruff rewrite what it can
+#   make reference     write what the documentation has from the code
+#   make clean         remove .venv and all that was made
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test faults soak check bench format reference clean
+.PHONY: help demo test faults soak check bench bench-long bench-growth bench-peers bench-check format reference clean
 
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.installed-core
 DEV := $(VENV)/.installed-dev
+# What the benchmarks compare with and draw with is kept apart: it is no part of Tenure, and no tool to work on it.
+BENCH := .venv-bench
+PEERS := $(BENCH)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 # Most tests wait for something half of the time, so three at once keep two cores busy.  They are handed out one by
 # one, so that a folder is through before the next one begins, and each is measured alone.
@@ -67,8 +74,27 @@ $(DEV): pyproject.toml | $(BIN)/python
 demo: $(CORE)
 	@$(BIN)/python -m examples.stdlib_report.demo
 
+$(PEERS): tests/benchmarks/peers/requirements.txt | $(BIN)/python
+	@echo "installing what the benchmarks compare with and draw with"
+	@$(BIN)/python -m venv --clear $(BENCH)
+	@$(BENCH)/bin/python -m pip --disable-pip-version-check --quiet --quiet install -r $<
+	@touch $@
+
+# ARGS goes to each of them, such as ARGS=--docs, which writes what was measured into the documentation.
 bench: $(DEV)
-	@$(BIN)/python -m tests.benchmarks
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-long: $(DEV)
+	@$(BIN)/python -m tests.benchmarks --long $(ARGS)
+
+bench-growth: $(DEV) $(PEERS)
+	@$(BIN)/python -m tests.benchmarks.growth $(ARGS)
+
+bench-peers: $(DEV) $(PEERS)
+	@$(BIN)/python -m tests.benchmarks.peers $(ARGS)
+
+bench-check: $(DEV)
+	@$(BIN)/python -m tests.benchmarks.check $(ARGS)
 
 format: $(DEV)
 	@$(BIN)/ruff check --fix-only --quiet $(CODE)
@@ -108,5 +134,5 @@ soak: $(DEV)
 	@TENURE_SOAK=1 $(BIN)/python -m pytest --timeout 7200 -s tests/property tests/faults tests/acceptance
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(BENCH) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find src tests examples docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.benchmarks.measures import LONG, SHORT
+from tests.benchmarks.peers.contenders import CONTENDERS
+from tests.benchmarks.peers.contest import Amounts, run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,8 +53,8 @@ ON_EVERY_SYSTEM = {
 }
 
 
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.benchmarks", *arguments]
+def bench(*arguments: str, module: str = "tests.benchmarks") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
 
 
@@ -71,6 +73,20 @@ def test_a_quick_run_prints_and_writes_every_figure(tmp_path: Path) -> None:
         assert figure["value"] >= 0
         assert (figure["wanted"] is None) == (figure["met"] is None)
         assert (figure["ratio"] is None) == (figure["of"] == "")
+
+
+def test_a_quick_curve_is_measured_and_written(tmp_path: Path) -> None:
+    ran = bench("--quick", "--only", "depth", "--json", str(tmp_path), module="tests.benchmarks.growth")
+    assert ran.returncode == 0, ran.stderr
+    written = json.loads((tmp_path / "growth-depth.json").read_text(encoding="utf-8"))
+    assert [point["x"] for point in written["points"]] == [100, 1_000]
+    assert all(point["adds"] > 0 and point["takes"] > 0 and point["p"] > 0 for point in written["points"])
+
+
+def test_a_contender_is_measured() -> None:
+    [tenure, *_] = CONTENDERS
+    found = run(tenure, Path(sys.executable), Amounts(jobs=100, samples=5, idle=0.1, rest=0.1))
+    assert all(value > 0 for value in found._replace(percent=1.0))
 
 
 def test_an_unknown_measurement_is_refused() -> None:

@@ -20,8 +20,7 @@ SHORT: dict[str, Measure] = {
     "drain-normal": lambda bench: draining.drain(bench, "normal"),
     "drain-full": lambda bench: draining.drain(bench, "full"),
     "drain-async": draining.drain_coroutines,
-    "latency": resting.latency,
-    "idle": resting.idle,
+    "rest": resting.rest,
     "import": resting.imported,
 }
 LONG: dict[str, Measure] = {

@@ -135,6 +135,14 @@ def resident_bytes(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def own_bytes(pid: int) -> int:
+    """Return the memory of a process that is in RAM, what it shares with others as its part of it (Linux)."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"/proc/{pid}/smaps_rollup says nothing of Pss")
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the processor time that all threads of a process have had (Linux)."""
     # In nanoseconds; the times in /proc/PID/stat come in steps of 10 ms, too coarse for an idle process.

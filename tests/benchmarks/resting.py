@@ -12,25 +12,30 @@ from statistics import median, quantiles
 from tenure.clock import boot
 from tests.benchmarks.processes import ROOT, children, cpu_seconds, resident_bytes, worker
 from tests.benchmarks.report import Figure
-from tests.benchmarks.stage import BATCH, Bench, add, client, until_done
-from tests.benchmarks.tasks import MARK, MARKS, app, mark, noop
+from tests.benchmarks.stage import Bench, client
+from tests.benchmarks.tasks import MARK, MARKS, mark
 
 REST = 0.01
 """Seconds, on average, before each job of the latency, in which the worker settles and parks its take again."""
 
 
-def latency(bench: Bench) -> list[Figure]:
-    """From the call of `.delay` to the start of the body, one job at a time, nothing else to do."""
+def rest(bench: Bench) -> list[Figure]:
+    """A worker at rest: how soon it begins a job, one at a time, and what it costs while there is none."""
     path = bench.folder / "marks"
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as marks,
         client(bench, "normal") as here,
-        worker(here.url, environment={MARKS: str(path)}),
+        worker(here.url, environment={MARKS: str(path)}) as supervisor,
     ):
         marks.bind(str(path))
         marks.settimeout(30)
-        seconds = [_mark(marks, number) for number in range(-5, bench.sizes.samples)][5:]
-        p = bench.p.rate(bench.sizes.trips)
+        return [*_latency(bench, marks), *_idle(bench, supervisor.pid, here.server.process.pid)]
+
+
+def _latency(bench: Bench, marks: socket.socket) -> list[Figure]:
+    """From the call of `.delay` to the start of the body."""
+    seconds = [_mark(marks, number) for number in range(-5, bench.sizes.samples)][5:]
+    p = bench.p.rate(bench.sizes.trips)
     steps = quantiles(seconds, n=100, method="inclusive")
     return [
         _time("latency-p50", "delay to start at rest, p50", steps[49], p, "0.4 ms", 0.0004),
@@ -54,19 +59,16 @@ def _mark(marks: socket.socket, number: int) -> float:
             return float(began_at - called_at)
 
 
-def idle(bench: Bench) -> list[Figure]:
-    """What a worker process costs while there is nothing to do; it has run a few jobs before."""
+def _idle(bench: Bench, supervisor: int, server: int) -> list[Figure]:
+    """What a worker process costs while there is nothing to do."""
     if sys.platform != "linux":
         return []  # the numbers come from /proc
-    with client(bench, "normal") as here, worker(here.url) as supervisor:
-        add(app, noop.s, BATCH)
-        until_done(here.inspection, BATCH)
-        [child] = children(supervisor.pid)
-        time.sleep(min(1.0, bench.sizes.idle))
-        before, began_at = cpu_seconds(child), time.perf_counter()
-        time.sleep(bench.sizes.idle)
-        share = 100 * (cpu_seconds(child) - before) / (time.perf_counter() - began_at)
-        mib = [resident_bytes(pid) / 2**20 for pid in (child, supervisor.pid, here.server.process.pid)]
+    [child] = children(supervisor)
+    time.sleep(min(1.0, bench.sizes.idle))
+    before, began_at = cpu_seconds(child), time.perf_counter()
+    time.sleep(bench.sizes.idle)
+    share = 100 * (cpu_seconds(child) - before) / (time.perf_counter() - began_at)
+    mib = [resident_bytes(pid) / 2**20 for pid in (child, supervisor, server)]
     return [
         _size("idle-memory", "idle worker process, RSS", mib[0], "32 MiB", mib[0] <= 32),
         Figure("idle-cpu", "idle worker process, CPU", share, "%", 2, wanted="0.2 %", met=share <= 0.2, less=True),
