@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,8 +24,8 @@ from tests.benchmarks.stage import QUICK, Bench, Sizes
 from tests.benchmarks.tasks import noop
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure what was asked for."""
+def main(arguments: Sequence[str]) -> int:
+    """Measure what was asked for; returns the exit code."""
     parser = _parser()
     asked = parser.parse_args(arguments)
     if asked.docs and (asked.only or asked.quick):
@@ -34,26 +35,35 @@ def main(arguments: Sequence[str]) -> None:
     if asked.backlog:
         sizes = replace(sizes, backlog=asked.backlog)
     machine = this_machine()
-    figures = measured(names, sizes)
+    figures, failed = measured(names, sizes)
     print_table(machine, figures)
     if asked.quick:
         print("\nQuick: this shows that the benchmarks run; the numbers mean little.")
     write_json(asked.json, machine, asked.quick, figures)
     print(f"\nwritten to {asked.json}")
+    if failed:
+        print(f"FAILED, with what stands above: {', '.join(failed)}")
+        return 1
     if asked.docs:
         _document(asked.long, machine, figures)
+    return 0
 
 
-def measured(names: Sequence[str], sizes: Sizes) -> list[Figure]:
-    """Make these measurements, one after the other."""
+def measured(names: Sequence[str], sizes: Sizes) -> tuple[list[Figure], list[str]]:
+    """Make these measurements, one after the other; returns the figures, and what failed."""
     figures: list[Figure] = []
+    failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder, yardstick() as p:
         for name in names:
             print(f"measuring {name}", file=sys.stderr, flush=True)
             own = Path(folder) / name
             own.mkdir(exist_ok=True)
-            figures += (SHORT | LONG)[name](Bench(own, p, sizes))
-    return figures
+            try:
+                figures += (SHORT | LONG)[name](Bench(own, p, sizes))
+            except Exception:  # noqa: BLE001  (what was measured before it is kept, and shown)
+                traceback.print_exc()
+                failed.append(name)
+    return figures, failed
 
 
 @contextmanager
@@ -101,4 +111,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

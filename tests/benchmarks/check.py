@@ -65,7 +65,10 @@ def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
     if asked.json is None:
         machine = this_machine()
-        content = {"machine": asdict(machine), "figures": [asdict(figure) for figure in measured([*SHORT], Sizes())]}
+        figures, failed = measured([*SHORT], Sizes())
+        content = {"machine": asdict(machine), "figures": [asdict(figure) for figure in figures]}
+        if failed:
+            return 1
     else:
         content = json.loads(asked.json.read_text(encoding="utf-8"))
     if asked.store:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -183,10 +184,15 @@ def crowded(bench: Bench) -> list[Figure]:
 
 def teams(bench: Bench) -> list[Figure]:
     """Two producers and some worker processes, end to end, all at once."""
-    return [figure for processes in bench.sizes.teams for figure in _team(bench, processes)]
+    figures = []
+    for processes in bench.sizes.teams:
+        folder = bench.folder / str(processes)
+        folder.mkdir()
+        figures.append(_team(replace(bench, folder=folder), processes))
+    return figures
 
 
-def _team(bench: Bench, processes: int) -> list[Figure]:
+def _team(bench: Bench, processes: int) -> Figure:
     each, parts = bench.sizes.jobs // 2, []
     with (
         client(bench, "normal") as here,
@@ -209,9 +215,8 @@ def _team(bench: Bench, processes: int) -> list[Figure]:
 
         until_done(here.inspection, 2)  # the producers' first ones: all processes are up
         found = compare(bench, bench.sizes.drains, ours)
-    bench.data("normal").unlink()
     names = ("server", "producers", "workers")
     cpus = [f"{name} {median(column):.2f}" for name, column in zip(names, zip(*parts, strict=True), strict=False)]
     note = f"CPUs used: {', '.join(cpus)}" if cpus else ""
     label = f"2 producers, {processes} worker process{'es' if processes > 1 else ''}, end to end"
-    return [found.figure(f"team-{processes}", label, None, note)]
+    return found.figure(f"team-{processes}", label, None, note)

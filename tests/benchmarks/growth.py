@@ -164,15 +164,18 @@ def _parser() -> argparse.ArgumentParser:
 def _document(name: str, curve: Curve, machine: Machine, points: Sequence[Point], python: Path) -> None:
     """Draw the plot, and write it into the page on performance."""
     lines = {
-        "added, one by one": [(point.x, point.adds / point.p) for point in points],
-        "taken and settled, ten at a time": [(point.x, point.takes / point.p) for point in points],
+        "added, one by one": [(point.x, point.adds) for point in points],
+        "taken and settled, ten at a time": [(point.x, point.takes) for point in points],
     }
     title = f"Jobs a second over {curve.x}, {machine.date[:10]}"
-    draw(python, PLOTS / f"{name}.png", title=title, x=curve.x, y="part of P", lines=lines)
-    first, last = points[0], points[-1]
-    ends = f"At {first.x:,}: {_words(first)}. At {last.x:,}: {_words(last)}."
+    draw(python, PLOTS / f"{name}.png", title=title, x=curve.x, y="jobs a second", lines=lines)
+    ends = "\n".join(f"- At {point.x:,}: {_words(point)}." for point in (points[0], points[-1]))
     command = f'make bench-growth ARGS="--docs --only {name}"'
-    put(PERFORMANCE, f"growth-{name}", f"![{title}](performance/{name}.png)\n\n{measured_by(command, machine)}\n{ends}")
+    put(
+        PERFORMANCE,
+        f"growth-{name}",
+        f"![{title}](performance/{name}.png)\n\n{measured_by(command, machine)}\n\n{ends}",
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ COLUMNS = (
     "Tenure `normal` drains",
     "worker's CPU for 1,000",
     "latency p50 / p99",
-    "idle: largest process, all, CPU",
+    "idle: RSS of one process, PSS of all, CPU",
     "import",
 )
 MORE = {"adds": "added a second", "drains": "drained a second"}
@@ -36,8 +36,8 @@ LESS = {
     "cpu": "the worker's CPU",
     "p50": "latency p50",
     "p99": "latency p99",
-    "mib": "idle memory of the largest process",
-    "all_mib": "idle memory of all",
+    "mib": "idle RSS",
+    "all_mib": "idle PSS",
     "percent": "idle CPU",
 }
 """The figures of a run of which more, or less, is better."""
@@ -49,7 +49,12 @@ PACKAGES = ("celery", "dramatiq", "huey", "taskiq", "taskiq-redis", "redis", "pi
 
 def main(arguments: Sequence[str]) -> None:
     """Compare what was asked for."""
-    asked = _parser().parse_args(arguments)
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.docs and (asked.only or asked.quick):
+        parser.error("--docs writes a whole table: it goes with neither --only nor --quick")
+    if not asked.python.exists():
+        parser.error(f"there is no {asked.python}: `make bench-peers` makes it")
     contenders = [one for one in here() if one.ours or not asked.only or one.name in asked.only]
     amounts = Amounts(300, 20, 0.5) if asked.quick else Amounts(jobs=asked.jobs)
     machine = this_machine()
@@ -70,7 +75,13 @@ def main(arguments: Sequence[str]) -> None:
     print(text)
     _judge(medians)
     asked.json.parent.mkdir(parents=True, exist_ok=True)
-    asked.json.write_text(json.dumps({"machine": asdict(machine), "p": ps, "runs": runs, "imports": imports}, indent=2))
+    content = {
+        "machine": asdict(machine),
+        "p": ps,
+        "runs": {name: [one._asdict() for one in each] for name, each in runs.items()},
+        "imports": imports,
+    }
+    asked.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     if asked.docs:
         _document(text, asked.python, contenders, medians, machine)
 
@@ -79,7 +90,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.peers", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few of everything, to see that it runs")
     parser.add_argument("--docs", action="store_true", help="write table and plot into README.md and docs/ too")
-    parser.add_argument("--only", action="append", choices=[one.name for one in CONTENDERS], metavar="NAME")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=[one.name for one in CONTENDERS],
+        metavar="NAME",
+        help="this peer only; may be given again",
+    )
     parser.add_argument("--jobs", type=int, default=Amounts().jobs, help="how many a drain has (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="how often each has its turn (default: %(default)s)")
     parser.add_argument("--python", type=Path, default=PYTHON, help="the interpreter that has the peers")

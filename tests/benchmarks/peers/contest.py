@@ -28,7 +28,7 @@ FIRST_LIMIT, LIMIT = 60.0, 300.0
 class Amounts(NamedTuple):
     """How much of everything; `idle` and `rest`, which is between what is measured, are in seconds."""
 
-    jobs: int = 10_000
+    jobs: int = 20_000
     samples: int = 300
     idle: float = 5.0
     rest: float = 1.0
