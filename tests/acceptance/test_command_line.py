@@ -53,6 +53,10 @@ def test_what_is_refused_is_said_in_a_line(bare: Stage) -> None:
     _refused(bare, "worker", "-A", "tests.stage.marks", says=("has no App",))
     _refused(bare, "worker", "-A", JOBS, "--broker", "memory://", says=("memory://", "app.worker().run()"))
     _refused(bare, "worker", says=("-A",), code=2)
+    _refused(
+        bare, "worker", "-A", JOBS, "--counts-file", "no/such/folder/counts",
+        says=("--counts-file", "no/such/folder/counts (No such file or directory)", "name one in a folder"), code=2,
+    )  # fmt: skip
     _refused(bare, "job", "12", says=("32 hexadecimal digits",), code=2)
     _refused(bare, "dead", "purge", says=("--all",), code=2)
 

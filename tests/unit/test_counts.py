@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tenure.broker import EndedAs, Settled
-from tenure.worker.counts import NAMES, Counts, counter_of, counts_of_bye
+from tenure.worker.counts import NAMES, Counts, check_place, counter_of, counts_of_bye
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,9 @@ def test_the_line_and_the_file_say_the_same(tmp_path: Path) -> None:
     counts.write(tmp_path / "counts.json")
     assert json.loads((tmp_path / "counts.json").read_text())["done"] == 4
     assert [path.name for path in tmp_path.iterdir()] == ["counts.json"]
+    check_place(tmp_path / "counts.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["counts.json"], "a look leaves nothing behind"
+    assert json.loads((tmp_path / "counts.json").read_text())["done"] == 4
     assert counts.line() == (
         "counts: done=4 retried=0 released=0 dead=0 cancelled=0 refused=0 unknown=0 dropped=4 added=2"
     )

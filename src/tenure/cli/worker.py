@@ -106,7 +106,7 @@ def worker(
         grace=grace,
         log_level=log_level,
         log_format=log_format,
-        counts_file=counts_file,
+        counts_file=_counts_file(counts_file),
         visibility_timeout=_visibility_timeout(visibility_timeout),
         max_jobs=max_jobs_per_process,
         max_memory=max_memory_per_process,
@@ -131,6 +131,21 @@ def _refuse_slots() -> None:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = "--" + name.replace("_", "-")
             raise click.UsageError(f"--isolate means one slot a process: leave out {option}, or give --processes")
+
+
+def _counts_file(path: str | None) -> str | None:
+    from tenure.worker.counts import check_place
+
+    if path is not None:
+        try:
+            check_place(path)
+        except OSError as error:
+            raise click.BadParameter(
+                f"no file can be made at {path} ({error.strerror}), so this worker's counts would be lost; name one in "
+                "a folder that is there and that it may write to",
+                param_hint="--counts-file",
+            ) from None
+    return path
 
 
 def _visibility_timeout(timeout: float | None) -> float | None:

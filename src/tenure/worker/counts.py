@@ -47,6 +47,13 @@ class Counts:
         Path(name).replace(target)
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """See that `Counts.write` can make files beside `path`, long before it is to; raises OSError."""
+    target = Path(path)
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name):
+        pass
+
+
 NAMES = ("done", "retried", "released", "dead", "cancelled", "refused", "unknown", "dropped", "added")
 """The counters in the order in which the table in shared memory holds them."""
 
