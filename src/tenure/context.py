@@ -34,6 +34,9 @@ class Hold(Protocol):
     def terminated(self) -> bool:
         """Whether the job was cancelled, and is to be ended now."""
 
+    def terminated_at(self) -> float:
+        """When somebody asked for that, in seconds of the boot clock; infinite where nobody has."""
+
     def overrun(self) -> None:
         """Take note that the function goes on although it was ended."""
 
@@ -176,6 +179,10 @@ class TestHold:
     def terminated(self) -> bool:
         """It is not."""
         return False
+
+    def terminated_at(self) -> float:
+        """Never."""
+        return inf
 
     def overrun(self) -> None:
         """Do nothing: what is called in a test is not ended from outside."""

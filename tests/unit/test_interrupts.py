@@ -44,6 +44,9 @@ class Until:
     def kind(self) -> type[Interrupt]:
         return self._kind
 
+    def missed(self, moment: float) -> None:
+        """Its end is not missed."""
+
     def overrun(self) -> None:
         self._overruns()
 

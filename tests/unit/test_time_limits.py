@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterator
 from datetime import timedelta
+from math import inf
 from queue import SimpleQueue
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tenure import App, ConfigError, Discard, JobContext, Retry, TaskDefinitionError, Terminated, TimeLimitExceeded
 from tenure.codec import decode_body, encode_body, unpack_failure
 from tenure.message import Delivery, Settlement
-from tenure.outcome import Died, Discarded, Outcome, Retried, TimedOut
+from tenure.outcome import Died, Discarded, Outcome, Retried, Returned, TimedOut
 from tenure.retry import Backoff
 from tenure.settle import TERMINATED, Policy, decide, timed_out
 from tenure.worker.executor import Executor
@@ -48,6 +49,9 @@ class Limited(WatchedHold):
 
     def terminated(self) -> bool:
         return self.is_terminated
+
+    def terminated_at(self) -> float:
+        return 1060.0 if self.is_terminated else inf
 
     def overrun(self) -> None:
         self.overruns += 1
@@ -109,6 +113,21 @@ async def blocks_the_loop(ctx: JobContext) -> str:
     return "finished"
 
 
+@app.task(name="unseen")
+def unseen(ctx: JobContext, seconds: float) -> str:
+    """End so long after the limit, while the watcher had no turn to see that."""
+    assert isinstance(ctx.hold, Limited)
+    ctx.hold.clock.now = 1060.0 + seconds
+    return "finished"
+
+
+@app.task(name="unseen_coroutine")
+async def unseen_coroutine(ctx: JobContext, seconds: float) -> str:
+    assert isinstance(ctx.hold, Limited)
+    ctx.hold.clock.now = 1060.0 + seconds
+    return "finished"
+
+
 def run(task: str, *args: Any, hold: Limited | None = None) -> tuple[Outcome, Policy]:
     return execute(app, delivery(message=message(task, args=args, timeout=60.0)), hold or Limited())
 
@@ -142,6 +161,21 @@ def test_it_counts_as_over_its_limit_whatever_it_does_after(task: str) -> None:
     outcome, _ = run(task)
     assert isinstance(outcome, TimedOut)
     assert (outcome.failure.kind, outcome.failure.text) == (KIND, LIMIT.partition(": ")[2])
+
+
+@pytest.mark.parametrize("task", ["unseen", "unseen_coroutine"])
+@pytest.mark.parametrize(("seconds", "kind"), [(OVERRUN_AFTER - 0.01, Returned), (OVERRUN_AFTER, TimedOut)])
+def test_a_result_that_comes_long_after_the_limit_counts_for_nothing_though_nobody_saw_it_pass(
+    task: str, seconds: float, kind: type[Outcome]
+) -> None:
+    assert isinstance(run(task, seconds)[0], kind)
+
+
+@pytest.mark.parametrize("task", ["unseen", "unseen_coroutine"])
+def test_nor_does_one_that_comes_long_after_the_job_was_terminated(task: str) -> None:
+    hold = Limited()
+    hold.is_terminated = True
+    assert isinstance(run(task, OVERRUN_AFTER, hold=hold)[0], Discarded)
 
 
 @pytest.mark.parametrize("task", ["works", "awaits"])

@@ -70,6 +70,9 @@ class Ends(Protocol):
     def kind(self) -> type[Interrupt]:
         """Return as what it is interrupted, now that it is due."""
 
+    def missed(self, moment: float) -> type[Interrupt] | None:
+        """Return as what it ought to have been interrupted by this moment; None: it was not due then."""
+
     def overrun(self) -> None:
         """Take note, in the watcher's thread, that it goes on although it was interrupted."""
 
@@ -79,6 +82,8 @@ class Interrupts:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self.now = clock.boot
+        """The clock by which all this is told."""
         self._runs: set[Run] = set()
         self.forget = self._runs.discard
         """Look at this run no more."""
@@ -165,12 +170,13 @@ class _Later:
 class _Ending:
     """How a run ends: closed by its function, or interrupted first, as `interrupted` says then."""
 
-    __slots__ = ("_ends", "_first", "_watcher", "interrupted")
+    __slots__ = ("_began", "_ends", "_first", "_watcher", "interrupted")
 
     def __init__(self, watcher: Interrupts, ends: Ends) -> None:
         self.interrupted: type[Interrupt] | None = None
         self._watcher = watcher
         self._ends = ends
+        self._began = watcher.now()
         self._first: dict[str, str] = {}
         """Who was first, in each of two steps; its `setdefault` is one, and cheaper than a lock for each job."""
 
@@ -202,10 +208,17 @@ class _Ending:
     def _close(self) -> None:
         self._watcher.forget(self)
         if self._first.setdefault("end", "closed") == "closed":
+            self._see_what_was_missed()
             return
         while not self.interrupted:
             sleep(0)  # the watcher is between its two steps
         self._take_back()
+
+    def _see_what_was_missed(self) -> None:
+        """What comes of a function long after its end counts no more also where the watcher could not run meanwhile."""
+        moment = self._watcher.now() - OVERRUN_AFTER
+        if moment >= self._began:  # else there was no time to miss anything in
+            self.interrupted = self._ends.missed(moment)
 
     def _is_over(self) -> None:
         """Decide, of a run that was interrupted, whether it has overrun; nothing can arrive any more."""

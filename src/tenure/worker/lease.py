@@ -50,6 +50,10 @@ class Lease:
         """Whether the job was cancelled, and is to be ended now."""
         return self._table.wills.terminated(self._index, self._tag)
 
+    def terminated_at(self) -> float:
+        """Return when somebody asked for that (boot clock); infinite where nobody has."""
+        return self._table.wills.terminated_at(self._index, self._tag)
+
     def overrun(self) -> None:
         """Give the slot to other jobs: the function goes on although it was ended."""
         if self._replace(self._receipt):

@@ -34,6 +34,12 @@ class Term:
         deadline = self._lease_end()
         return LeaseLost if deadline is None or deadline < self._limit else TimeLimitExceeded
 
+    def missed(self, moment: float) -> type[Interrupt] | None:
+        """Return as what the function ought to have been ended by this moment; None: it was in time."""
+        if self._hold.terminated_at() <= moment:
+            return Terminated
+        return TimeLimitExceeded if self._limit <= moment else None
+
     def overrun(self) -> None:
         """Take note that the function goes on after its end."""
         self._hold.overrun()

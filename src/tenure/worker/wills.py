@@ -54,6 +54,11 @@ class Wills:
         found: int = self._words[self._first + index * WILL_WORDS + _TERMINATE]
         return found == tag
 
+    def terminated_at(self, index: int, tag: int) -> float:
+        """Return since when it is to be; infinite where it is not."""
+        since: float = self._reals[self._first + index * WILL_WORDS + _SINCE]
+        return since if self.terminated(index, tag) else inf
+
     def terminate(self, index: int, tag: int, now: float) -> None:
         """Have the job of the receipt with this tag terminated, from now on (the supervisor's side)."""
         if not self.terminated(index, tag):
