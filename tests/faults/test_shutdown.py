@@ -207,3 +207,20 @@ def test_a_server_ends_and_another_goes_on(stage: Stage) -> None:
     assert _calm(worker)
     assert len(worker.children) == 2
     stage.check(jobs.app.counts)
+
+
+@pytest.mark.parametrize("what", ["worker", "server"])
+def test_signals_that_keep_coming_change_nothing_about_the_end(bare: Stage, what: str) -> None:
+    """Also while the interpreter takes itself down, when the handlers of a program are gone."""
+    for number in range(sized(3, 30)):
+        bare.start_server("127.0.0.1:0", "--data", str(bare.place / f"{what}{number}.db"))
+        bare.use(jobs.app)
+        running = bare.start_worker(f"w{number}", *SMALL) if what == "worker" else bare.server
+        while process.state(running.pid) not in (None, "Z"):
+            running.signal(signal.SIGTERM)
+            time.sleep(0.04)
+        assert running.wait() == 0
+        assert "Traceback" not in running.output
+        if what == "worker":
+            assert "counts: done=0" in running.output
+            assert bare.server.stop() == 0

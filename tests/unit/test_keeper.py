@@ -438,3 +438,13 @@ def test_each_process_is_told_what_is_free_in_the_others() -> None:
     tables[0].settling(place, "done")
     rig.keeper.turn()
     assert tables[1].free_elsewhere(1) == 10
+
+
+def test_a_lease_that_ends_while_its_job_is_settled_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    rig.hold(1)
+    rig.table.settling(rig.hold(2), "release")
+    rig.clock.now += 15.0
+    rig.keeper.turn()
+    assert [record.message.split()[4][-1] for record in caplog.records] == [receipt(1)[:32].decode()[-1]]
+    assert len(caplog.records) == 1

@@ -10,6 +10,12 @@ from collections.abc import Callable
 _ENDS = (signal.SIGINT, signal.SIGTERM)
 
 
+def no_more_ends() -> None:
+    """Let further Ctrl+C and SIGTERM change nothing: all is done, and the interpreter only takes itself down."""
+    for number in _ENDS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def on_end(act: Callable[[], object]) -> None:
     """Call `act` in a thread of its own at every Ctrl+C and SIGTERM from now on; in the main thread only.
 

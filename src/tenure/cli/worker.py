@@ -90,6 +90,7 @@ def worker(
     A supervisor starts the processes, keeps their jobs held while they run, and gives a job back at once when its
     process dies.  Stop it with Ctrl+C or SIGTERM: running jobs finish first.  A second time: at once.
     """
+    from tenure.cli.signals import no_more_ends
     from tenure.worker.supervisor import run_supervisor
 
     if isolate:
@@ -112,7 +113,9 @@ def worker(
         max_memory=max_memory_per_process,
         health=health,
     )
-    sys.exit(run_supervisor(options))
+    code = run_supervisor(options)
+    no_more_ends()
+    sys.exit(code)
 
 
 def _names(queues: str | None) -> tuple[str, ...] | None:

@@ -179,6 +179,10 @@ class Server:
         for transport in list(self.transports.values()):
             transport.close()
         await asyncio.sleep(0.05)  # lets the last answers leave; whoever misses one asks the next server
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):
+                self._loop.remove_signal_handler(number)  # else the loop does so when it ends, and to its own mind
+                signal.signal(number, signal.SIG_IGN)
 
     def _give_up(self, happened: str) -> Never:
         """Let go of all connections without an answer: nothing is stored any more where a restart would find it."""

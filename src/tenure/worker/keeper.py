@@ -311,7 +311,8 @@ def _tell_free(watched: Sequence[Watched], free: Sequence[tuple[int, int]]) -> N
 def _apply(watched: Watched, entry: Entry, answer: Extended, now: float) -> None:
     table = watched.table
     if answer.deadline is None:
-        logger.warning("the lease of job %s is lost", entry.receipt[:32].decode())
+        if entry.stage == HELD:  # of what is being settled, the answer to that tells
+            logger.warning("the lease of job %s is lost", entry.receipt[:32].decode())
         table.lose(entry)
         return
     if answer.cancel is not None:

@@ -83,7 +83,10 @@ class Supervisor:
                 for key, _ in self._selector.select(self._until_next_look()):
                     self._on_event(key.data)
                 self._on_time()
-        self._end()
+            self._end()  # what is asked again now changes nothing
+        self._selector.close()
+        self._wake_in.close()
+        self._wake_out.close()
         return self._exit_code
 
     def counts(self) -> Counts:
@@ -349,9 +352,6 @@ class Supervisor:
             self._broker.close()
         if self._exit_code == 0:
             self._publish()
-        self._selector.close()
-        self._wake_in.close()
-        self._wake_out.close()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
