@@ -68,6 +68,13 @@ def test_it_follows_the_code_and_keeps_the_jobs(bare: Stage) -> None:
     write(bare, "new and longer")
     assert waiting.result(timeout=15) == "new and longer"
 
+    (worker,) = [pid for pid in process.children(dev.pid) if process.children(pid)]
+    begun = dev.output.count("tasks shop.say")
+    process.kill(worker)
+    wait_for(lambda: dev.output.count("tasks shop.say") > begun, 15, "a new worker takes jobs")
+    assert "the worker was ended from outside (-9); it starts again in a second" in dev.output
+    assert say.delay().result(timeout=15) == "new and longer"
+
     began = bare.place / "began"
     began.unlink()
     job = say.delay(0.5)

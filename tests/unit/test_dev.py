@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tenure.cli import dev
-from tenure.cli.dev import Announced, Blind, Changed, Development, Ended, Told
+from tenure.cli.dev import Announced, Blind, Changed, Development, Ended, Rested, Told
 from tenure.errors import ConfigError
 
 URL = "tenure://127.0.0.1:7333"
@@ -125,6 +125,30 @@ def test_a_worker_that_ends_by_itself_waits_for_a_change(monkeypatch: pytest.Mon
     assert (len(scene.started), scene.server.told) == (2, 0)
     scene.happens(Changed("shop.py"))
     assert len(scene.started) == 3
+
+
+@pytest.mark.parametrize("folders", [(".",), ()], ids=["reload", "no reload"])
+@pytest.mark.parametrize("code", [-9, 0])
+def test_a_worker_that_was_ended_from_outside_starts_again(
+    code: int, folders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dev, "PAUSE", 0.0)
+    scene = begun(monkeypatch, folders)
+    scene.ends(scene.worker, code)
+    assert (len(scene.started), scene.server.told) == (2, 0)
+    scene.happens(scene.dev._events.get(timeout=5))
+    assert len(scene.started) == 3
+    scene.happens(Rested())
+    assert len(scene.started) == 3, "there is one already"
+
+
+def test_a_worker_that_was_ended_from_outside_does_not_start_while_all_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev, "PAUSE", 0.0)
+    scene = begun(monkeypatch)
+    scene.ends(scene.worker, -9)
+    scene.happens(Told())
+    scene.happens(scene.dev._events.get(timeout=5))
+    assert (len(scene.started), scene.server.told) == (2, 1)
 
 
 @pytest.mark.parametrize("what", ["the worker", "the watching"])

@@ -21,6 +21,8 @@ from tenure.errors import ConfigError
 
 GRACE = 3
 """Seconds in which running jobs may finish before a worker of old code, or one that leaves, gives them back."""
+PAUSE = 1.0
+"""Seconds after which a worker that was ended from outside is started again."""
 
 _ANNOUNCED = re.compile(r"tenure server on (\S+), data")
 
@@ -56,8 +58,8 @@ def dev(
     """Run a server and a worker in one command, for development.
 
     When a .py file changes, a worker with the new code takes the place of the old one; jobs that run may finish within
-    3 seconds, and are given back otherwise.  A worker that cannot import its app waits for the next change.  Ctrl+C
-    ends both, the worker first.
+    3 seconds, and are given back otherwise.  A worker that cannot import its app waits for the next change; one
+    that was ended from outside starts again after a second.  Ctrl+C ends both, the worker first.
 
     Programs add jobs to it whose broker is the address that it prints, which is the default.  Reloading needs
     watchfiles: pip install 'tenure[reload]'.
@@ -125,6 +127,11 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
+class Rested:
+    """A worker that was ended from outside may start again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Blind:
     """Files cannot be watched (any more)."""
 
@@ -136,6 +143,9 @@ class Told:
     """Somebody wants it to end: Ctrl+C or SIGTERM."""
 
 
+Event = Announced | Ended | Changed | Rested | Blind | Told
+
+
 class Development:
     """A server, and a worker that is started anew when files in `folders` change, until told to leave.
 
@@ -144,7 +154,7 @@ class Development:
     """
 
     def __init__(self, server: Sequence[str], worker: Sequence[str], folders: Sequence[str], theirs: str) -> None:
-        self._events: SimpleQueue[Announced | Ended | Changed | Blind | Told] = SimpleQueue()
+        self._events: SimpleQueue[Event] = SimpleQueue()
         self._server_words = server
         self._worker_words = worker
         self._folders = folders
@@ -185,7 +195,7 @@ class Development:
 
     # Events.
 
-    def _on(self, event: Announced | Ended | Changed | Blind | Told) -> None:
+    def _on(self, event: Event) -> None:
         match event:
             case Announced(url):
                 self._on_announced(url)
@@ -195,6 +205,8 @@ class Development:
                 self._on_worker_ended()
             case Changed(file):
                 self._on_changed(file)
+            case Rested():
+                self._on_rested()
             case Blind(why):
                 self._fail(f"files cannot be watched ({why}); --no-reload does without")
             case Told():
@@ -220,6 +232,11 @@ class Development:
             self._leave()
         elif self._stale:
             self._start_worker()
+        elif code <= 0:  # a signal, or somebody told it to leave: that says nothing about the code
+            _say(f"the worker was ended from outside ({code}); it starts again in a second")
+            again = threading.Timer(PAUSE, self._events.put, (Rested(),))
+            again.daemon = True
+            again.start()
         elif self._folders:
             _say(f"the worker has ended ({code}); it starts again when a file has changed")
         else:
@@ -233,6 +250,10 @@ class Development:
             self._stale = True
             self._worker.terminate()
         elif self._url is not None:
+            self._start_worker()
+
+    def _on_rested(self) -> None:
+        if not self._leaving and self._worker is None:  # a file may have changed meanwhile
             self._start_worker()
 
     def _leave(self) -> None:
