@@ -177,6 +177,29 @@ def test_a_data_file_that_cannot_be_used_is_refused_with_what_to_do(stage: Stage
     assert stage.server.wait() == 0
 
 
+def test_a_killed_servers_log_that_is_lost_is_refused_with_what_to_do(stage: Stage) -> None:
+    for number in range(20):
+        jobs.work.delay(number)
+    process.kill(stage.server.pid)
+    stage.server.wait()
+    data, log = stage.place / "jobs.db", stage.place / "jobs.db-wal"
+    known = log.read_bytes()
+    log.write_bytes(b"")
+    assert "jobs.db-wal is empty, and the last server" in refusal(stage, data)
+    log.unlink()
+    assert "jobs.db-wal is gone, and the last server" in refusal(stage, data)
+    data.rename(stage.place / "kept.db")
+    assert "has been a Tenure data file and is gone now" in refusal(stage, data)
+    (stage.place / "kept.db").rename(data)
+    log.write_bytes(known)
+    stage.start_server()
+    assert stage.totals()["ready"] == 20
+    assert stage.server.stop() == 0
+    assert not log.exists()
+    stage.start_server()
+    assert stage.totals()["ready"] == 20
+
+
 def move(data: Path) -> None:
     data.rename(data.with_name("elsewhere.db"))
 

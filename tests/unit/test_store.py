@@ -15,7 +15,7 @@ import pytest
 
 from tenure.engine import store
 from tenure.engine.engine import Engine
-from tenure.engine.files import LOOK_EVERY, Place, StoreError
+from tenure.engine.files import LOOK_EVERY, FileLock, Place, StoreError
 from tenure.engine.store import Store
 from tenure.wire.commands import Add
 
@@ -215,6 +215,119 @@ def killed(folder: Path, adds: int, before: int = 0) -> Path:
 def jobs_in(engine: Engine) -> int:
     assert engine.verify()["verified"]
     return int(engine.record()["totals"]["added"])
+
+
+def copied(path: Path, to: Path) -> Path:
+    """What a kill at this moment would leave, in a folder of its own; the lock's file is a part of it."""
+    to.mkdir()
+    for file in path.parent.glob(f"{path.name}*"):
+        shutil.copy(file, to)
+    return to / path.name
+
+
+@pytest.fixture
+def struck(tmp_path: Path) -> Path:
+    """The files of a new server that was killed after 20 adds."""
+    engine = open_engine(tmp_path / "tenure.db")
+    for n in range(20):
+        add(engine, n)
+    path = copied(tmp_path / "tenure.db", tmp_path / "struck")
+    engine.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("left", "what"), [(None, "gone"), (b"", "empty"), (b"7", "no log"), (bytes(70_000), "no log")]
+)
+def test_a_killed_servers_log_that_was_lost_is_not_passed_over(struck: Path, left: bytes | None, what: str) -> None:
+    log = Path(f"{struck}-wal")
+    known = log.read_bytes()
+    if left is None:
+        log.unlink()
+    else:
+        log.write_bytes(left)
+    for _ in range(2):
+        with pytest.raises(
+            StoreError, match=rf"-wal is {what}, and the last server .* put the log back, or remove \S+lock"
+        ):
+            open_engine(struck)
+    assert (log.read_bytes() if log.exists() else None) == left, "it is left as it was"
+    log.write_bytes(known)
+    engine = open_engine(struck)
+    assert (engine.notices, jobs_in(engine)) == ([], 20)
+    engine.close()
+
+
+def test_without_its_lock_a_killed_servers_file_is_taken_as_it_is(struck: Path) -> None:
+    Path(f"{struck}-wal").unlink()
+    Path(f"{struck}.lock").unlink()
+    engine = open_engine(struck)
+    assert jobs_in(engine) == 0
+    engine.close()
+
+
+def test_files_that_were_all_emptied_are_not_taken_for_new_ones(struck: Path) -> None:
+    for suffix in ("", "-wal", ".lock"):
+        Path(f"{struck}{suffix}").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"is empty and its log \S+-wal is empty, .* or remove the log to begin"):
+        open_engine(struck)
+    Path(f"{struck}-wal").unlink()
+    open_engine(struck).close()
+
+
+def test_a_file_of_ours_that_has_no_tables_any_more_is_refused(taken: Path) -> None:
+    taken.unlink()
+    db = sqlite3.connect(taken)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+    assert taken.stat().st_size == 4096
+    with pytest.raises(StoreError, match=r"has nothing in it now; put a whole copy .* or remove \S+ and \S+lock"):
+        open_engine(taken)
+
+
+def test_a_new_file_names_itself_without_its_log(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path / "tenure.db")
+    shutil.copy(tmp_path / "tenure.db", tmp_path / "alone.db")
+    alone = open_engine(tmp_path / "alone.db")
+    assert alone.store_id == engine.store_id
+    alone.close()
+    engine.close()
+
+
+def test_a_kill_around_the_folding_of_the_log_is_no_loss_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, copies, adds = tmp_path / "made" / "tenure.db", list[tuple[Path, int]](), 0
+    path.parent.mkdir()
+
+    def copy() -> None:
+        copies.append((copied(path, tmp_path / f"kill{len(copies)}"), adds))
+
+    class Watched(FileLock):
+        def note(self, *, log_in_use: bool) -> None:
+            copy()
+            super().note(log_in_use=log_in_use)
+            copy()
+
+    monkeypatch.setattr(store, "FileLock", Watched)
+    for _ in range(3):
+        engine = open_engine(path)
+        log = engine.own_log()
+        assert log is not None
+        for _ in range(5):
+            add(engine, adds)
+            adds += 1
+        copy()
+        log.fold_rest()
+        copy()
+        engine.close()
+        copy()
+    # A killed server's files, once more: its log is folded at the start.
+    open_engine(copied(copies[-3][0], tmp_path / "again")).close()
+    monkeypatch.undo()
+    assert len(copies) > 20
+    for left, jobs in copies:
+        engine = open_engine(left)
+        assert (engine.notices, jobs_in(engine)) == ([], jobs), left
+        engine.close()
 
 
 FRAME = 4096 + 24

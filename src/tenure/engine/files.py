@@ -6,6 +6,7 @@ the write-ahead log.  Both are right, and neither must go unsaid.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from pathlib import Path
@@ -28,11 +29,16 @@ class StoreError(TenureError):
     """The data file cannot be used: taken by another server, foreign, damaged or of another version."""
 
 
-def check_before(path: str, was_here: bool) -> None:
-    """See that a file is not gone or cut short; `was_here`: it held data at an earlier start.  Raises StoreError."""
+def check_before(path: str, was_here: bool, log_in_use: bool) -> None:
+    """See that neither the file nor its log is gone or cut short; raises StoreError.
+
+    `was_here`: it held data at an earlier start.  `log_in_use`: the last server did not live to fold its log.
+    """
     size, log = _size(path), _size(f"{path}-wal")
     if size:
         _check_length(path, size, log)
+        if log_in_use:
+            _check_log(path, log)
         return
     what = "empty" if size == 0 else "gone"
     if log:
@@ -45,6 +51,33 @@ def check_before(path: str, was_here: bool) -> None:
             f"{path} has been a Tenure data file and is {what} now; put it back, or remove {path}.lock to begin with "
             "no jobs"
         )
+    if log == 0:
+        raise StoreError(
+            f"{path} is {what} and its log {path}-wal is empty, as no server leaves them; put both back, or remove the "
+            "log to begin with no jobs"
+        )
+
+
+def _check_log(path: str, size: int | None) -> None:
+    """See that the log of a server that was killed is there: it began with a write and was never empty after that."""
+    head = b""
+    if size:
+        with Path(f"{path}-wal").open("rb") as file:
+            head = file.read(_LOG_HEAD)
+    if len(head) < _LOG_HEAD or head[:4] not in _LOG_MAGICS:
+        what = "gone" if size is None else "empty" if not size else "no log"
+        raise StoreError(
+            f"{path}-wal is {what}, and the last server on {path} was killed before it had folded its log into the "
+            f"file; put the log back, or remove {path}.lock to go on with what the file alone has"
+        )
+
+
+def emptied(path: str) -> StoreError:
+    """The error for a file without a table that had ours at an earlier start."""
+    return StoreError(
+        f"{path} has been a Tenure data file and has nothing in it now; put a whole copy of it in its place, or remove "
+        f"{path} and {path}.lock to begin with no jobs"
+    )
 
 
 def _check_length(path: str, size: int, log: int | None) -> None:
@@ -161,10 +194,14 @@ def _identity(path: str) -> tuple[int, int] | None:
     return seen.st_dev, seen.st_ino
 
 
+_IN_USE, _FOLDED = b"log in use\n", b"log folded\n"  # of one length: one is written over the other
+
+
 class FileLock:
     """Keeps a second server off the same file; the system lets go of it when the process ends, however it ends.
 
-    The lock's own file keeps a mark that the data file has been made: `marked` tells whether it is there.
+    The lock's own file keeps a mark that the data file has been made: `marked` tells whether it is there.  Beside it
+    stands whether jobs may be in the log alone: `log_in_use`.
     """
 
     def __init__(self, path: str) -> None:
@@ -181,7 +218,10 @@ class FileLock:
             raise StoreError(
                 f"{path} is in use by another tenure server; stop that one, or name another file with --data"
             ) from None
-        self.marked = os.fstat(self._fd).st_size > 0
+        text = os.read(self._fd, 100)
+        self._id, _, state = text.partition(b"\n")
+        self.marked = bool(text)
+        self.log_in_use = state == _IN_USE
 
     def _open(self, path: str) -> int:
         try:
@@ -192,14 +232,22 @@ class FileLock:
         except OSError as error:
             raise StoreError(f"{path} cannot be made ({error.strerror}); name a writable place with --data") from None
 
-    def mark(self, text: str) -> None:
-        """Note that the data file is whole now; a full disk may keep it from being noted, which does no harm."""
-        if not self.marked:
-            try:
-                os.write(self._fd, text.encode())
-            except OSError:
-                return
-            self.marked = True
+    def mark(self, id: str) -> None:
+        """Note that the data file has been made, by its store's id, and that nothing is in its log."""
+        self._id = id.encode()
+        self.note(log_in_use=False)
+
+    def note(self, *, log_in_use: bool) -> None:
+        """Note on the disk whether jobs may be in the log alone, if the data file has been made.
+
+        A full disk may keep it from being noted, which does no harm: then less is noticed at the next start.
+        """
+        if not self._id:
+            return
+        with contextlib.suppress(OSError):
+            os.pwrite(self._fd, self._id + b"\n" + (_IN_USE if log_in_use else _FOLDED), 0)
+            os.fsync(self._fd)
+            self.marked, self.log_in_use = True, log_in_use
 
     def release(self) -> None:
         os.close(self._fd)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import apsw
 
-from tenure.engine.store import Db, Store, connect
+from tenure.engine.store import Db, Store, connect, keep_log
 
 
 class Log:
@@ -16,6 +16,7 @@ class Log:
     def __init__(self, store: Store) -> None:
         self._db = store.db
         self._aside = connect(store.path)
+        keep_log(self._aside)
         self._aside.pragma("synchronous", store.db.pragma("synchronous"))
         self._pages = 0
         self._folded = 0

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import apsw
 
-from tenure.engine.files import FileLock, StoreError, check_before, check_pages, torn_tail
+from tenure.engine.files import FileLock, StoreError, check_before, check_pages, emptied, torn_tail
 
 SCHEMA_VERSION = 1
 STEPS: dict[int, str] = {}
@@ -41,7 +41,7 @@ class Store:
         self.path = path if path == ":memory:" else os.path.realpath(path)
         self._lock = None if path == ":memory:" else FileLock(self.path)
         try:
-            self.db, self.notices = _open(self.path, durability, self._lock is not None and self._lock.marked)
+            self.db, self.notices = _open(self.path, self._lock)
         except BaseException:
             self._release_lock()
             raise
@@ -53,11 +53,23 @@ class Store:
         try:
             self.id = self._meta("store_id", secrets.token_hex(8))
             self._read_names()
+            if self._lock is not None:
+                self._begin_log(self._lock)
+            self.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         except DbError as error:
             self.close()
             raise unusable(path, error) from None
-        if self._lock is not None:
-            self._lock.mark(f"{self.id}\n")
+
+    def _begin_log(self, lock: FileLock) -> None:
+        """Fold what was just made, so that the file itself says what it is, and begin the log with a write.
+
+        From then on the log is never empty until it is folded at the end: a later start can tell that it was lost.
+        """
+        with contextlib.suppress(apsw.FullError):
+            lock.mark(self.id)
+            _fold(self.db, lock)
+            self.execute("INSERT OR REPLACE INTO meta VALUES ('opened', ?)", (secrets.token_hex(8),))
+            lock.note(log_in_use=True)
 
     def _meta(self, name: str, fresh: str) -> str:
         self.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (name, fresh))
@@ -131,8 +143,9 @@ class Store:
         with contextlib.suppress(DbError):  # a full disk must not keep the lock: the log is as good as the file
             if self.begun:
                 self.rollback()
-            if self.path != ":memory:":
-                self.rows("PRAGMA wal_checkpoint(TRUNCATE)")
+            if self._lock is not None:
+                _fold(self.db, self._lock)
+                keep_log(self.db, keep=self._lock.log_in_use)
         self.db.close()
         self._release_lock()
 
@@ -159,6 +172,11 @@ def connect(path: str, *, read_only: bool = False) -> Db:
     return Db(path if path == ":memory:" else address, flags, statementcachesize=256)
 
 
+def keep_log(db: Db, *, keep: bool = True) -> None:
+    """Have the log left as it is when the last connection ends, be it by an accident; else SQLite removes it."""
+    db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep)
+
+
 def copied(db: Db) -> Db:
     """Return a copy in memory, the caller's to close."""
     copy = connect(":memory:")
@@ -167,17 +185,21 @@ def copied(db: Db) -> Db:
     return copy
 
 
-def _open(path: str, durability: Durability, was_here: bool) -> tuple[Db, list[str]]:
-    if path != ":memory:":
-        check_before(path, was_here)
+def _open(path: str, lock: FileLock | None) -> tuple[Db, list[str]]:
+    """Open a file, `lock` being the one on it, or a database in memory; with it comes what is to be told."""
+    if lock is not None:
+        check_before(path, lock.marked, lock.log_in_use)
     try:
         db = connect(path)
+        keep_log(db)
     except DbError as error:
         raise unusable(path, error) from None
     try:
         version = _look(db, path)
-        notices = [] if path == ":memory:" else _fold_log(db, path)
-        _set_up(db, durability)
+        if lock is not None and lock.marked and not version:
+            raise emptied(path)
+        notices = [] if lock is None else _fold_left_over(db, path, lock)
+        _set_up(db)
         notices += _bring_to_date(db, path, version)
     except DbError as error:
         db.close()
@@ -202,7 +224,7 @@ def _look(db: Db, path: str) -> int:
     return version
 
 
-def _fold_log(db: Db, path: str) -> list[str]:
+def _fold_left_over(db: Db, path: str, lock: FileLock) -> list[str]:
     """Fold what a killed server left in the log, so that this one begins with none; returns what is to be told."""
     size: int = db.pragma("page_size")
     frames, _ = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)
@@ -210,13 +232,25 @@ def _fold_log(db: Db, path: str) -> list[str]:
     check_pages(path, db.pragma("page_count"), frames, size)
     torn = torn_tail(path, frames, size)
     with contextlib.suppress(apsw.FullError):  # the log is as good as the file, and is folded once there is room
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        _fold(db, lock)
     return [torn] if torn else []
 
 
-def _set_up(db: Db, durability: Durability) -> None:
+def _fold(db: Db, lock: FileLock) -> None:
+    """Fold the log into the file and empty it; raises DbError.
+
+    That it is folded is on the disk before it is emptied, so that no start takes an emptied log for one that was lost.
+    """
+    frames, folded = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    if folded == frames:
+        lock.note(log_in_use=False)
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+
+def _set_up(db: Db) -> None:
+    """Have what follows made as safely as can be; the durability that was asked for begins with the first job."""
     db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA cache_size = -65536")
     db.execute("PRAGMA journal_size_limit = 67108864")
