@@ -28,8 +28,9 @@ def main(arguments: Sequence[str]) -> int:
     """Measure what was asked for; returns the exit code."""
     parser = _parser()
     asked = parser.parse_args(arguments)
-    if asked.docs and (asked.only or asked.quick):
-        parser.error("--docs writes a whole table: it goes with neither --only nor --quick")
+    by_hand = asked.only == ["backlog"] and asked.backlog is not None
+    if asked.docs and (asked.quick or (asked.only and not by_hand)):
+        parser.error("--docs writes a whole table: it goes with neither --quick nor --only (but backlog and --backlog)")
     names = asked.only or [*(LONG if asked.long else SHORT)]
     sizes = QUICK if asked.quick else Sizes()
     if asked.backlog:
@@ -45,7 +46,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"FAILED, with what stands above: {', '.join(failed)}")
         return 1
     if asked.docs:
-        _document(asked.long, machine, figures)
+        if by_hand:
+            _document("backlog", f'make bench ARGS="--docs --only backlog --backlog {asked.backlog}"', machine, figures)
+        else:
+            command = "bench-long" if asked.long else "bench"
+            _document(command, f"make {command} ARGS=--docs", machine, figures)
     return 0
 
 
@@ -75,11 +80,9 @@ def yardstick() -> Iterator[PingPong]:
         yield p
 
 
-def _document(long: bool, machine: Machine, figures: Sequence[Figure]) -> None:
-    """Write the table into the page on performance."""
-    command = "make bench-long" if long else "make bench"
+def _document(part: str, command: str, machine: Machine, figures: Sequence[Figure]) -> None:
+    """Write the table into its part of the page on performance."""
     table = markdown(COLUMNS, [figure.cells() for figure in figures])
-    part = "bench-long" if long else "bench"
     put(PERFORMANCE, part, f"{measured_by(command, machine)}\n\n{table}")
     print(f"written into {PERFORMANCE}")
 

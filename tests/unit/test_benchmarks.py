@@ -61,7 +61,7 @@ def test_a_page_without_the_part_is_refused() -> None:
         replaced("a page", "speed", "new")
 
 
-@pytest.mark.parametrize("part", ["bench", "bench-long", "peers", *(f"growth-{name}" for name in CURVES)])
+@pytest.mark.parametrize("part", ["bench", "bench-long", "backlog", "peers", *(f"growth-{name}" for name in CURVES)])
 def test_the_page_on_performance_has_the_part(part: str) -> None:
     page = PERFORMANCE.read_text(encoding="utf-8")
     assert replaced(page, part, "new") != page

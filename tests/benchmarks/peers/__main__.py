@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
     how = _how(asked.python, median(ps), amounts, len(ps) // len(contenders))
     rows = [_row(one, medians, imports) for one in contenders]
     better = _better(contenders, medians, imports)
-    text = "\n\n".join([measured_by("make bench-peers", machine), markdown(COLUMNS, rows), how, better])
+    text = "\n\n".join([measured_by("make bench-peers ARGS=--docs", machine), markdown(COLUMNS, rows), how, better])
     print(text)
     _judge(medians)
     asked.json.parent.mkdir(parents=True, exist_ok=True)
