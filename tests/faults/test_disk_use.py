@@ -40,17 +40,20 @@ def hold_size(lab: Lab, when: str) -> None:
 
 
 class Worker:
-    """Takes jobs and ends each of their hand-outs by the same line."""
+    """Takes jobs, and ends each of their hand-outs by the same line."""
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._line = lab.connect()
         self._takes = 0
 
-    def ends(self, ids: list[str], handout: int, verb: str, rest: str = "") -> None:
-        """Take these jobs for the so manieth time, and end that by `verb RECEIPT REST`."""
+    def take(self, count: int) -> None:
+        """Take so many jobs."""
         self._takes += 1
-        assert self._line.ask(f"take {self._takes} {len(ids)} 0 30000 q").startswith(f"jobs {len(ids)} ")
+        assert self._line.ask(f"take {self._takes} {count} 0 30000 q").startswith(f"jobs {count} ")
+
+    def end(self, ids: list[str], handout: int, verb: str, rest: str = "") -> None:
+        """End this hand-out of these jobs by `verb RECEIPT REST`."""
         self._line.write("".join(f"{verb} {id}:{handout}{rest}\n" for id in ids).encode())
         self._lab.turn()
         answers = set(self._line.read().splitlines())
@@ -73,11 +76,13 @@ def test_an_old_job_keeps_nothing_of_the_many_that_come_after_it(lab: Lab) -> No
     worker = Worker(lab)
     assert lab.connect(2).ask(lab.add(DELAYED, f"at=+{DAY}")) == f"ok {hexid(DELAYED)} created"
     add(lab, [hexid(DEAD)])
-    worker.ends([hexid(DEAD)], 1, "dead", " bad 0\n")
+    worker.take(1)
+    worker.end([hexid(DEAD)], 1, "dead", " bad 0\n")
     for first in range(0, jobs, BATCH):
         ids = [hexid(n, lab.wall) for n in range(first, first + BATCH)]
         add(lab, ids)
-        worker.ends(ids, 1, "done")
+        worker.take(BATCH)
+        worker.end(ids, 1, "done")
         lab.pass_time(pause)
         if (first + BATCH) % (jobs // 10) == 0:
             hold_size(lab, f"after {first + BATCH:,} jobs")
@@ -86,15 +91,19 @@ def test_an_old_job_keeps_nothing_of_the_many_that_come_after_it(lab: Lab) -> No
 
 
 def test_jobs_that_are_given_back_over_and_over_fill_no_more_than_their_kept_history(lab: Lab) -> None:
-    jobs, rounds = sized(50, 10_000), 250
+    jobs, batch = sized((50, 25), (10_000, BATCH))
+    rounds = 250
     ids = [hexid(n, lab.wall) for n in range(jobs)]
-    for first in range(0, jobs, BATCH):
-        add(lab, ids[first : first + BATCH])
+    batches = [ids[first : first + batch] for first in range(0, jobs, batch)]
     worker = Worker(lab)
+    for some in batches:
+        add(lab, some)
     for handout in range(1, rounds + 1):
-        for first in range(0, jobs, BATCH):
-            worker.ends(ids[first : first + BATCH], handout, "release", " 0 later")
-        lab.pass_time(30.0)
+        for some in batches:
+            worker.take(len(some))
+        for some in batches:
+            worker.end(some, handout, "release", " 0 later")
+        lab.gap(30.0)
         if handout % 50 == 0:
             hold_size(lab, f"after {handout} rounds")
     assert lab.counts() == {"added": jobs, "ready": jobs, "handed_out": rounds * jobs, "/released": rounds * jobs}
