@@ -43,9 +43,7 @@ def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy, way: 
     stage.wait_done(22, 10)
     proxy.pass_through()  # what was held back arrives late
     totals = stage.check(jobs.app.counts)["totals"]
-    # What was handed to a connection that brings no answer may have been given back before it was asked for again.
-    assert totals["handed_out"] - totals["handouts"]["left"] == len(stage.executions()) == 22
-    assert totals["handouts"]["returned"] == 0
+    assert totals["handed_out"] == len(stage.executions()) == 22
 
 
 def test_the_server_stands_still(stage: Stage, proxy: Proxy) -> None:

@@ -33,14 +33,13 @@ def new_worker_tally() -> Tally:
 
 
 class Ledger:
-    """The counts of every queue and every worker, by their numbers in the store."""
+    """The counts of every queue and every worker, by their numbers in the store; `load` fills it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.queues: dict[int, Tally] = {}
         self.workers: dict[int, Tally] = {}
         self.overlaps = 0
-        self.load()
 
     def load(self) -> None:
         """Count everything anew from the rows."""

@@ -30,20 +30,24 @@ Row = tuple[Any, ...]
 
 
 class Lines:
-    """Who is next in each queue."""
+    """Who is next in each queue; `load` fills it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.most = MOST
-        self.load()
+        self._begin()
 
-    def load(self) -> None:
-        """Find out from the rows who waits."""
+    def _begin(self) -> None:
         self._waiting: dict[int, dict[int, deque[Row]]] = {}
         self._sizes: dict[bytes, int] = {}
         self._bytes = self._gone = 0
-        self.listed: Counter[int] = Counter(dict(self._store.rows(COUNT_LISTED)))
+        self.listed: Counter[int] = Counter()
         self._none_before: dict[int, tuple[int, int]] = {}
+
+    def load(self) -> None:
+        """Find out from the rows who waits."""
+        self._begin()
+        self.listed.update(dict(self._store.rows(COUNT_LISTED)))
         for row in self._store.rows(UNLISTED):
             self._keep(row)
 

@@ -148,8 +148,9 @@ def untake(core: Core, u: Untake, wall: int) -> None:
         return
     if u.number > session.answered:
         core.change_session(u.session, answered=u.number)
+    held = set(u.receipts)
     for lease in core.leases.of_session(u.session):
-        if lease.take == u.number and (lease.id, lease.number) not in u.receipts:
+        if lease.take == u.number and (lease.id, lease.number) not in held:
             core.cut_off(lease, H_LEFT, u.cause, wall)
 
 
