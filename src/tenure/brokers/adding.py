@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from tenure.broker import Added, ProducerCounts
-from tenure.brokers.connection import SMALL
+from tenure.brokers.bounded import SMALL
 from tenure.brokers.pool import Pool
 from tenure.clock import Clock
 from tenure.codec import encode_body

@@ -1,34 +1,17 @@
-"""One blocking connection to our server, and who has to hear of a fork.
-
-Every wait has a limit in total: a server that is silent, or that sends its answer byte by byte, ends in a
-ConnectionError and a closed socket.  A connection that has failed once is never used again.
-"""
+"""One blocking connection to our server."""
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import struct
-import threading
 from collections.abc import Callable
-from contextlib import suppress
-from typing import NamedTuple, Protocol
-from weakref import WeakSet
+from typing import NamedTuple
 
+from tenure.brokers.bounded import CONNECT_LIMIT, Bounded
 from tenure.brokers.dialing import dial
 from tenure.clock import boot
 from tenure.errors import ProtocolError, ServerError
 from tenure.wire.replies import Reply, ReplyReader, Welcome, parse_welcome, payload_length
 
-CONNECT_LIMIT = 1.0
-"""Seconds in which a connection has to be there."""
-READ_LIMIT = 1.0
-"""Seconds beyond what was asked for after which silence is a broken connection."""
-
-_KERNEL_TIMEOUTS = os.name == "posix"
-SMALL = 16 * 1024
-"""Bytes up to which a write is one call."""
 _FIRST = 64 * 1024
 """Bytes of the first read of an answer, below what the allocator takes from the system anew each time."""
 _CHUNK = 256 * 1024
@@ -49,49 +32,15 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class Forks(Protocol):
-    """Something that holds sockets or locks which a forked child must not share."""
-
-    def after_fork(self) -> None: ...
-
-
-_told: WeakSet[Forks] = WeakSet()
-
-
-def tell_of_forks(one: Forks) -> None:
-    """Have `one.after_fork()` called in every child that this process forks."""
-    _told.add(one)
-
-
-def _after_fork() -> None:
-    for one in list(_told):
-        one.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-
-class Connection:
-    """A connection on which `hello` has been answered; used by one thread at a time.
-
-    `used_at` is when the last line was written, in seconds of `clock.boot()`.  `welcome` is the answer to `hello`.
-    `place` belongs to the pool that made it.
-    """
-
-    place: object = None
+class Connection(Bounded):
+    """A connection on which `hello` has been answered, by `welcome`; used by one thread at a time."""
 
     def __init__(self, address: Address, hello: bytes, limit: float = CONNECT_LIMIT) -> None:
         """Connect and say hello within `limit` seconds; raises ConnectionError, or ServerError for good."""
         self.address = address
-        self.closed = False
-        self._limit = -1.0
-        self._readable: select.poll | None = None
         started = boot()
-        self._socket = _connect(address, limit)
+        super().__init__(_connect(address, limit), address)
         self._send: Callable[[bytes], None] = self._socket.sendall
-        tell_of_forks(self)
-        self.used_at = started
         left = max(0.001, limit - (boot() - started))
         self.welcome: Welcome = self._hello(hello, left)
 
@@ -157,40 +106,6 @@ class Connection:
             raise
         return out[0].line
 
-    def _write(self, data: bytes, limit: float, started: float) -> None:
-        if self.closed:
-            raise ConnectionError("the connection is closed")
-        if limit != self._limit:
-            self._set_limit(limit)
-        if len(data) <= SMALL:
-            self._socket.sendall(data)
-            return
-        # sendall would give a peer that reads a little now and then the whole limit again each time.
-        view = memoryview(data)
-        while view:
-            if _signals_here():
-                self._wait_to_write()
-            view = view[self._socket.send(view) :]
-            if view:
-                self._set_limit(self._left(limit, started))
-
-    def _recv(self, size: int) -> bytes:
-        if _signals_here():
-            readable = self._readable
-            if readable is None:
-                readable = self._readable = select.poll()
-                readable.register(self._socket, select.POLLIN)
-            if not readable.poll(self._limit * 1000):
-                raise TimeoutError
-        return self._socket.recv(size)
-
-    def _wait_to_write(self) -> None:
-        """Wait until the next write finds something to do; raises TimeoutError."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLOUT)
-        if not poll.poll(self._limit * 1000):
-            raise TimeoutError
-
     def _read(self, got: bytes, answers: int, limit: float, started: float, out: list[Reply]) -> None:
         """Read on after the first piece until all answers are there."""
         reader = ReplyReader()
@@ -207,52 +122,6 @@ class Connection:
             got = self._recv(_CHUNK)
         if missing < 0 or reader.partial:
             raise ProtocolError(f"the server at {self.address} sent more than was asked for")
-
-    def _left(self, limit: float, started: float) -> float:
-        left = limit - (boot() - started)
-        if left <= 0:
-            raise TimeoutError
-        return left
-
-    def _set_limit(self, limit: float) -> None:
-        """Bound the next system call; in the kernel where it can, which saves a poll for each read."""
-        self._limit = limit
-        if not _KERNEL_TIMEOUTS:
-            self._socket.settimeout(limit)
-            return
-        micros = max(1, int(limit * 1_000_000))
-        packed = struct.pack("ll", micros // 1_000_000, micros % 1_000_000)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
-
-    def _broken(self, error: OSError, limit: float) -> ConnectionError:
-        """Close, since an answer may still be on its way, and return what to raise."""
-        self.close()
-        if isinstance(error, BlockingIOError | TimeoutError):
-            return ConnectionError(
-                f"the server at {self.address} did not answer within {max(0.01, round(limit, 2)):g} s"
-            )
-        if isinstance(error, ConnectionError):
-            return error
-        return ConnectionError(f"the connection to {self.address} broke: {error}")
-
-    def interrupt(self) -> None:
-        """Make a read that waits in another thread end now, as if the server had closed."""
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RD)
-
-    def close(self) -> None:
-        """Close the socket; a second time does nothing."""
-        self.closed = True
-        self._socket.close()
-
-    after_fork = close
-    """The child gives up its copy of the descriptor; the parent's connection stays as it is."""
-
-
-def _signals_here() -> bool:
-    """Whether this is the thread that signals interrupt: each one would give a blocking call the whole limit again."""
-    return _KERNEL_TIMEOUTS and threading.get_ident() == threading.main_thread().ident
 
 
 def _connect(address: Address, limit: float) -> socket.socket:

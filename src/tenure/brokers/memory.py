@@ -13,7 +13,8 @@ from urllib.parse import unquote, urlsplit
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.adding import AddCall, Counts, add_one
-from tenure.brokers.connection import Connection, tell_of_forks
+from tenure.brokers.connection import Connection
+from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.inprocess import MemoryConnection, MemoryLine, MemoryResults, MemoryServer
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenure.brokers.connection import CONNECT_LIMIT, Address, Connection
+from tenure.brokers.bounded import CONNECT_LIMIT
+from tenure.brokers.connection import Address, Connection
 from tenure.clock import boot
 from tenure.wire.replies import Reply, ReplyReader
 

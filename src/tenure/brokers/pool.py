@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakSet
 
-from tenure.brokers.connection import Connection, tell_of_forks
+from tenure.brokers.connection import Connection
+from tenure.brokers.forks import tell_of_forks
 from tenure.clock import Clock
 
 IDLE_LIMIT = 45.0

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, cast
 
 from tenure.broker import JobState
-from tenure.brokers.connection import Connection, tell_of_forks
+from tenure.brokers.connection import Connection
+from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.pipe import Pipe
 from tenure.brokers.pool import IDLE_LIMIT, Pool
 from tenure.brokers.waiter import Waiter

@@ -17,7 +17,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts, add_one
-from tenure.brokers.connection import CONNECT_LIMIT, READ_LIMIT, Address, Connection, tell_of_forks
+from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
+from tenure.brokers.connection import Address, Connection
+from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin
 from tenure.brokers.pipe import Pipe
