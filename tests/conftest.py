@@ -10,7 +10,10 @@ import pytest
 from hypothesis import settings
 
 from tests.stage import figures
+from tests.stage.redis_servers import MISSING, redis_cluster, redis_server, redis_watched
 from tests.stage.sizes import SOAK
+
+__all__ = ["redis_cluster", "redis_server", "redis_watched"]
 
 TESTS = Path(__file__).parent
 BUDGETS = {"acceptance": 240.0, "faults": 360.0, "contract": 420.0}
@@ -47,6 +50,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the recovery times that were seen, and what each folder took, loudly where it is over its budget."""
     for line in figures.table(_figures):
         terminalreporter.write_line(line)
+    skipped = [one for one in terminalreporter.stats.get("skipped", ()) if MISSING in str(one.longrepr)]
+    if skipped:
+        terminalreporter.write_sep("!", f"{len(skipped)} tests SKIPPED: {MISSING}", red=True, bold=True)
     for folder, (first, last) in sorted(_spans.items()):
         budget = None if SOAK else BUDGETS.get(folder)
         limit = "" if budget is None else f" of {budget:.0f} s"

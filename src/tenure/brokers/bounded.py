@@ -21,7 +21,6 @@ CONNECT_LIMIT = 1.0
 READ_LIMIT = 1.0
 """Seconds beyond what was asked for after which silence is a broken connection."""
 
-_KERNEL_TIMEOUTS = os.name == "posix"
 SMALL = 16 * 1024
 """Bytes up to which a write is one call."""
 
@@ -33,6 +32,8 @@ class Bounded:
     """
 
     place: object = None
+    _in_kernel = os.name == "posix"
+    """Whether the kernel keeps the time of each call, which saves a poll; what is wrapped in TLS cannot have it so."""
 
     def __init__(self, one: socket.socket, address: object) -> None:
         self._socket = one
@@ -54,14 +55,14 @@ class Bounded:
         # sendall would give a peer that reads a little now and then the whole limit again each time.
         view = memoryview(data)
         while view:
-            if _signals_here():
+            if self._in_kernel and _signals_here():
                 self._wait_to_write()
             view = view[self._socket.send(view) :]
             if view:
                 self._set_limit(self._left(limit, started))
 
     def _recv(self, size: int) -> bytes:
-        if _signals_here():
+        if self._in_kernel and _signals_here():
             readable = self._readable
             if readable is None:
                 readable = self._readable = select.poll()
@@ -86,7 +87,7 @@ class Bounded:
     def _set_limit(self, limit: float) -> None:
         """Bound the next system call; in the kernel where it can, which saves a poll for each read."""
         self._limit = limit
-        if not _KERNEL_TIMEOUTS:
+        if not self._in_kernel:
             self._socket.settimeout(limit)
             return
         micros = max(1, int(limit * 1_000_000))
@@ -119,4 +120,4 @@ class Bounded:
 
 def _signals_here() -> bool:
     """Whether this is the thread that signals interrupt: each one would give a blocking call the whole limit again."""
-    return _KERNEL_TIMEOUTS and threading.get_ident() == threading.main_thread().ident
+    return threading.get_ident() == threading.main_thread().ident

@@ -1,0 +1,251 @@
+"""One thread's line to Redis: scripts, commands and waits, over sockets that are opened when they are needed.
+
+Nothing is ever sent again by itself, but for what a server refused unseen: a script that it did not know, a key that
+another node has.  After a ConnectionError the caller repeats the same line, and the repeat goes over a new socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from hiredis import ReplyError
+
+from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
+from tenure.brokers.pool import IDLE_LIMIT
+from tenure.brokers.redis.address import Address, Place
+from tenure.brokers.redis.checks import check_once
+from tenure.brokers.redis.node import Node
+from tenure.brokers.redis.refusals import code_of, meaning
+from tenure.brokers.redis.resp import Word, pack, pack_words
+from tenure.brokers.redis.routes import route_to
+from tenure.clock import boot
+from tenure.errors import ServerError
+
+_ASKING = pack("ASKING")
+
+
+class Script(Protocol):
+    """A Lua script; `sha` is the SHA-1 of `text` in hexadecimal digits."""
+
+    @property
+    def sha(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
+class Call(NamedTuple):
+    """One run of a script; all its keys are in one slot."""
+
+    script: Script
+    keys: Sequence[Word]
+    args: Sequence[Word]
+
+
+class Link:
+    """Speaks to the server, the primary or the cluster of an address; used by one thread at a time.
+
+    `interrupt` and `close` may be called from another one.  A refusal that no repeat can change is raised as
+    ServerError with Redis's code (`OOM`: no memory is left, `ERR`: the script failed), one of access as ConfigError.
+    Everything else that goes wrong is a ConnectionError, with the socket closed.
+    """
+
+    place: object = None
+    """Belongs to the pool that made it."""
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        name: str = "tenure",
+        connect_limit: float = CONNECT_LIMIT,
+        read_limit: float = READ_LIMIT,
+        greet: Callable[[Node, float], None] = check_once,
+    ) -> None:
+        """Make a link that connects with its first call.
+
+        `name` is shown by CLIENT LIST.  Limits are seconds.  `greet` looks at each server that was connected to.
+        """
+        self.address = address
+        self.closed = False
+        self._name = name
+        self._connect_limit = connect_limit
+        self._read_limit = read_limit
+        self._greet = greet
+        self._route = route_to(address)
+        self._nodes: dict[Place, Node] = {}
+        self._interrupted = False
+
+    @property
+    def used_at(self) -> float:
+        """When something was last written, in seconds of `clock.boot()`."""
+        return max((node.used_at for node in list(self._nodes.values())), default=0.0)
+
+    def run_of(self, key: Word, limit: float) -> str:
+        """Return the run id of the server that has the key, which changes with each start; connects where needed."""
+        return self._ready(key, limit).server.run_id
+
+    @property
+    def run_id(self) -> str:
+        """The run id of the server that was spoken to last, "" before the first call; in a cluster see `run_of`."""
+        newest = max(list(self._nodes.values()), key=lambda node: node.used_at, default=None)
+        return newest.server.run_id if newest else ""
+
+    def call(self, script: Script, keys: Sequence[Word], args: Sequence[Word], limit: float) -> Any:
+        """Run a script and return its reply, which has to be there, whole, within `limit` seconds."""
+        node = self._ready(keys[0], limit)
+        sha = script.sha
+        data = pack_words(("EVALSHA", sha, len(keys), *keys, *args))
+        reply = node.ask(data, limit) if sha in node.scripts else self._load(node, script, data, limit)
+        if isinstance(reply, ReplyError):
+            return self._answer(node, self._redirected(node, script, data, reply, limit))
+        return reply
+
+    def pipeline(
+        self, calls: Sequence[Call | tuple[Script, Sequence[Word], Sequence[Word]]], limit: float
+    ) -> list[Any]:
+        """Run scripts with one write for each server and return the replies in order, within `limit` seconds each.
+
+        What was refused for good is a ServerError among the replies and does not stop the others.
+        """
+        replies: list[Any] = [None] * len(calls)
+        packed = [pack_words(("EVALSHA", script.sha, len(keys), *keys, *args)) for script, keys, args in calls]
+        for node, numbers in self._by_node([keys[0] for _, keys, _ in calls], limit):
+            unknown = {script.sha: script for script, _, _ in (calls[at] for at in numbers)}
+            loads = [pack("SCRIPT", "LOAD", unknown[sha].text) for sha in unknown if sha not in node.scripts]
+            data = b"".join([*loads, *(packed[at] for at in numbers)])
+            answers = node.exchange(data, len(loads) + len(numbers), limit)
+            for refused in (one for one in answers[: len(loads)] if isinstance(one, ReplyError)):
+                self._answer(node, refused)
+            node.scripts.update(unknown)
+            for at, reply in zip(numbers, answers[len(loads) :], strict=True):
+                replies[at] = self._in_pipeline(node, calls[at][0], packed[at], reply, limit)
+        return replies
+
+    def command(self, *words: Word, limit: float, key: Word = "") -> Any:
+        """Send one command and return its reply; in a cluster it goes to the node that has `key`."""
+        node = self._ready(key, limit)
+        return self._answer(node, node.ask(pack(*words), limit))
+
+    def pop(self, key: Word, wait: float) -> bool:
+        """Wait until something is in the list at `key`, at most `wait` seconds, and take it; returns whether it came.
+
+        Raises ConnectionError where the answer is not there a little later, and when it is interrupted.
+        """
+        # BLPOP waits for ever when it is told 0 seconds.
+        data = pack("BLPOP", key, f"{wait:.3f}") if wait >= 0.001 else pack("LPOP", key)
+        limit = max(0.0, wait) + self._read_limit
+        try:
+            node = self._ready(key, limit)
+            if self._interrupted:
+                node.close()
+                raise ConnectionError("the wait was interrupted")
+            return self._answer(node, node.ask(data, limit)) is not None
+        finally:
+            self._interrupted = False
+
+    def interrupt(self) -> None:
+        """End a `pop` that waits in another thread with a ConnectionError; without one, the next call ends so."""
+        self._interrupted = True
+        for node in list(self._nodes.values()):
+            node.interrupt()
+
+    def close(self) -> None:
+        """Close for good; what waits in another thread raises ConnectionError."""
+        self.closed = True
+        self.interrupt()
+        for node in list(self._nodes.values()):
+            node.close()
+
+    def _ready(self, key: Word, limit: float) -> Node:
+        """Return a connection to the server that has the key."""
+        place = self._route.place_of(key, limit)
+        node = self._nodes.get(place)
+        if node is None:
+            return self._open(place, limit)
+        if node.closed:  # it failed, perhaps because another one has the key by now
+            self._route.failed()
+            return self._open(self._route.place_of(key, limit), limit)
+        if boot() - node.used_at >= IDLE_LIMIT:
+            return self._open(place, limit)
+        return node
+
+    def _open(self, place: Place, limit: float) -> Node:
+        """Connect; the old socket is closed first: a line is never on its way over two that are both open."""
+        for old in [place] if self._route.many else list(self._nodes):
+            if old in self._nodes:
+                self._nodes.pop(old).close()
+        self._stop_if_closed()
+        try:
+            node = self._connected(place, min(limit, self._connect_limit))
+        except ConnectionError:
+            self._route.failed()
+            raise
+        self._nodes[place] = node
+        self._stop_if_closed()  # by another thread, which found no connection to interrupt
+        return node
+
+    def _connected(self, place: Place, limit: float) -> Node:
+        node = Node(place, self.address, self._name, limit)
+        try:
+            self._route.check(place, node.server)
+            self._greet(node, self._read_limit)
+        except BaseException:
+            node.close()
+            raise
+        return node
+
+    def _stop_if_closed(self) -> None:
+        if self.closed:
+            for node in list(self._nodes.values()):
+                node.close()
+            raise ConnectionError("this line to the broker is closed")
+
+    def _load(self, node: Node, script: Script, data: bytes, limit: float, before: bytes = b"") -> Any:
+        """Send a script and the call of it with one write; returns the call's reply, or why it was not taken."""
+        load = pack("SCRIPT", "LOAD", script.text)
+        loaded, *_, reply = node.exchange(load + before + data, 3 if before else 2, limit)
+        if isinstance(loaded, ReplyError):
+            return loaded
+        node.scripts.add(script.sha)
+        return reply
+
+    def _redirected(self, node: Node, script: Script, data: bytes, reply: ReplyError, limit: float) -> Any:
+        """Send once more what was refused unseen, with its script or to another node; returns the last reply."""
+        text = str(reply)
+        code = code_of(text)
+        if code == "NOSCRIPT":
+            return self._load(node, script, data, limit)
+        place = self._route.moved(text) if code in ("MOVED", "ASK") else None
+        if place is None:
+            return reply
+        other = self._nodes.get(place)
+        if other is None or other.closed:
+            other = self._open(place, limit)
+        return self._load(other, script, data, limit, _ASKING if code == "ASK" else b"")
+
+    def _by_node(self, keys: Sequence[Word], limit: float) -> Iterator[tuple[Node, list[int]]]:
+        """Yield each server's connection with the places of its keys among `keys`."""
+        found: dict[Place, list[int]] = {}
+        for at, key in enumerate(keys):
+            found.setdefault(self._route.place_of(key, limit), []).append(at)
+        for numbers in found.values():
+            yield self._ready(keys[numbers[0]], limit), numbers
+
+    def _in_pipeline(self, node: Node, script: Script, data: bytes, reply: Any, limit: float) -> Any:
+        if not isinstance(reply, ReplyError):
+            return reply
+        try:
+            return self._answer(node, self._redirected(node, script, data, reply, limit))
+        except ServerError as error:
+            return error
+
+    def _answer(self, node: Node, reply: Any) -> Any:
+        """Return the reply; raises what an error means, with the socket closed unless it can be used further."""
+        if not isinstance(reply, ReplyError):
+            return reply
+        error = meaning(reply, node.address)
+        if not isinstance(error, ServerError):
+            node.close()
+        raise error
