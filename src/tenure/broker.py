@@ -18,13 +18,41 @@ class Capabilities:
     """What a broker can hold, as flags and limits (bytes, seconds; None: no limit of its own)."""
 
     max_body: int
+    """Bytes of a job's packed part (`codec.encode_body`) at most."""
     max_batch: int
+    """Jobs that go to the broker in one write at most; a longer list is sent in parts."""
     max_delay: float | None = None
+    """Seconds to a job's earliest start at most; 0: a job can only be started at once."""
     priorities: bool = True
+    """Ten priorities, 9 first."""
     keeps_record: bool = True
+    """`Admin.record` says exactly what became of every job and every hand-out."""
     lease_tied_to_connection: bool = False
+    """A lease ends with the connection over which its job was taken."""
     one_process: bool = False
     """The jobs are in the process that opened the broker; no other one meets them."""
+    first_in_first_out: bool = True
+    """Jobs of one priority are handed out in the order in which they were added."""
+    keys: bool = True
+    """Idempotency keys: a second job with a key that is held is not made."""
+    job_visibility_timeout: bool = True
+    """A job's own visibility timeout goes before the worker's."""
+    growing_fences: bool = True
+    """The number of a job's hand-out only grows."""
+    counts_losses: bool = True
+    """Losses are counted apart from attempts, and a job ends with loss number `max_losses`."""
+    atomic: bool = True
+    """A settlement and the jobs in its `then` are one transaction."""
+    repeats_takes: bool = True
+    """A take whose answer was lost is given the same jobs again at once, and not only after their lease."""
+    keeps_results: bool = True
+    """`Broker.results` is there: states and results, and waits for them that are ended by the broker."""
+    operated: bool = True
+    """`Broker.admin` is there: the dead list, cancelling, pausing, purging."""
+    survives_restart: bool = True
+    """A kill of the broker's server loses nothing that it has answered."""
+    renews_leases: bool = True
+    """After a start of the broker's server each running lease has its full time again."""
 
 
 class Added(NamedTuple):

@@ -26,6 +26,10 @@ _HINT = (
 )
 
 
+# Its tests are in the package, not in the user's files, and say what was wrong as those do.
+pytest.register_assert_rewrite("tenure.testing.contract")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Tell pytest of the option in its configuration file."""
     parser.addini(OPTION, "the Tenure app to test, as module:attribute, for example shop.jobs:app", default="")
