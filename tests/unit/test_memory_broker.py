@@ -125,6 +125,12 @@ def test_a_due_time_comes_by_the_calendar_of_the_clock(broker: MemoryBroker, clo
     assert [delivery.message.id for delivery in consumer.take(2, 0.0)] == [job(0).id]
 
 
+def test_a_connection_is_new_also_when_nobody_has_asked_for_long(broker: MemoryBroker, clock: HandClock) -> None:
+    broker.add([job()])
+    clock.now += 3600.0
+    assert broker.results().states([job().id])[0].state == "ready"
+
+
 def test_the_operator_sees_and_moves_jobs(broker: MemoryBroker) -> None:
     broker.add([job(0), job(1)])
     consumer, admin = consumer_of(broker), broker.admin()

@@ -52,6 +52,7 @@ class MemoryServer:
         with self.lock:
             if self.closed:
                 raise ConnectionError("the broker is closed")
+            self._catch_up()  # else it would be as old as the last line of anybody
             return self.hub.open(self._mono)
 
     def ask(self, place: Place, data: bytes, woken: threading.Event, answered: Callable[[bytes], bool]) -> float:
