@@ -8,11 +8,15 @@ from pathlib import Path
 
 from tenure.broker import Broker
 from tenure.brokers import connect
+from tenure.brokers.inprocess import MemoryConnection
 from tenure.brokers.memory import MemoryBroker
 from tenure.brokers.server import address_of
 from tenure.faults import process
 from tenure.testing import MovableClock
 from tenure.testing.contract import Address, BrokerSite
+from tenure.wire import encode
+from tenure.wire.replies import Reply
+from tests.stage import raw
 from tests.stage.harness import Stage
 
 
@@ -34,6 +38,16 @@ class MemorySite(BrokerSite):
 
     def restart(self) -> None:
         """The next broker is opened in a new process, as it were."""
+
+    def inject_garbage(self, queue: str, data: bytes) -> bool:
+        """Add it by a line of the protocol, which takes any bytes for a body."""
+        connection = MemoryConnection(
+            MemoryBroker(self._name, clock=self._clock).server, encode.hello(raw.new_id(), "producer", "")
+        )
+        replies: list[Reply] = []
+        connection.exchange(raw.add_line(raw.new_id(), data, queue), 1, 5.0, replies)
+        connection.close()
+        return replies[0].line.startswith(b"ok ")
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock."""
@@ -71,6 +85,11 @@ class ServerSite(BrokerSite):
         """Start it on the same file and port."""
         host, port = self.addresses[0]
         self._start(f"{host}:{port}")
+
+    def inject_garbage(self, queue: str, data: bytes) -> bool:
+        """Add it by a line of the protocol, which takes any bytes for a body."""
+        with raw.RawClient(self._stage.url) as client:
+            return client.ask(raw.add_line(raw.new_id(), data, queue)).startswith(b"ok ")
 
     def close(self) -> None:
         """End it."""

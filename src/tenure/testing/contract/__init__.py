@@ -10,12 +10,17 @@ docs/howto/write-a-broker.md shows a whole one.  Each part can be subclassed alo
 
 from __future__ import annotations
 
+from tenure.testing.contract.accounts import RecordContract
 from tenure.testing.contract.adding import AddingContract
 from tenure.testing.contract.keys import KeyContract
 from tenure.testing.contract.leasing import LeasingContract, LeavingContract
+from tenure.testing.contract.operating import CancelContract, DeadListContract, QueueContract
+from tenure.testing.contract.raw import GarbageContract
+from tenure.testing.contract.results import ResultContract
 from tenure.testing.contract.settling import AgainContract, SettlingContract
 from tenure.testing.contract.site import Address, BrokerSite
 from tenure.testing.contract.taking import TakingContract
+from tenure.testing.contract.timing import OrderContract, TimeContract
 
 __all__ = [
     "AddingContract",
@@ -23,11 +28,19 @@ __all__ = [
     "AgainContract",
     "BrokerContract",
     "BrokerSite",
+    "CancelContract",
+    "DeadListContract",
+    "GarbageContract",
     "KeyContract",
     "LeasingContract",
     "LeavingContract",
+    "OrderContract",
+    "QueueContract",
+    "RecordContract",
+    "ResultContract",
     "SettlingContract",
     "TakingContract",
+    "TimeContract",
 ]
 
 
@@ -39,5 +52,13 @@ class BrokerContract(
     SettlingContract,
     AgainContract,
     KeyContract,
+    TimeContract,
+    OrderContract,
+    ResultContract,
+    DeadListContract,
+    CancelContract,
+    QueueContract,
+    RecordContract,
+    GarbageContract,
 ):
     """All of it."""
