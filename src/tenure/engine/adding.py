@@ -8,8 +8,9 @@ from tenure.engine.core import ID_DIGITS, Core, moment_after
 from tenure.engine.states import CANCELLED, DEAD, PURGED, READY, SCHEDULED
 from tenure.wire.commands import Add
 
-INLINE_BODY = 1024
-"""Bytes up to which a body stays in the job's row; a larger one would be copied by every change of the row."""
+INLINE_BODY = 800
+"""Bytes up to which a body stays in the job's row: every change of the row copies it, and a larger row would also begin
+a page of its own."""
 
 
 class Created(NamedTuple):
@@ -144,7 +145,7 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     run_at = None if starts is None else _moment(starts, wall)
     expires = None if ends is None else _moment(ends, wall)
     state = SCHEDULED if run_at is not None and run_at > wall else READY
-    big = len(body) > INLINE_BODY
+    big = core.next_body if len(body) > INLINE_BODY else 0
     core.place += 1
     stored = b"" if big else body
     row = (
@@ -178,7 +179,8 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
         return False
     core.space.spend(len(body))
     if big:
-        store.execute("INSERT INTO bodies VALUES (?, ?)", (id, body))
+        store.execute("INSERT INTO bodies VALUES (?, ?)", (big, body))
+        core.next_body += 1
     tally = core.ledger.queue(queue)
     tally["added"] += 1
     if state == READY:

@@ -95,6 +95,7 @@ class Core:
         assert last is not None  # an aggregate always has one row
         self.place = max(last[0] or 0, getattr(self, "place", 0))
         self.commit_no = max(last[1] or 0, getattr(self, "commit_no", 0)) + 1
+        self.next_body = self._count("SELECT ifnull(max(id), 0) FROM bodies") + 1
         self.leases = LeaseBook()
         for row in self.store.rows(RUNNING_LEASES):
             id, number, session_id, worker, take, vt, *rest = row
@@ -203,7 +204,7 @@ class Core:
         self.store.begin()
         self.store.execute(END_DONE, (wall, wall, self.commit_no, result, lease.id))
         if lease.big:
-            self.store.execute("DELETE FROM bodies WHERE job = ?", (lease.id,))
+            self.store.execute("DELETE FROM bodies WHERE id = ?", (lease.big,))
         if lease.key is not None:
             self._key_after_done(lease.task, lease.key, wall)
         self._count_end(lease, H_DONE, "done")

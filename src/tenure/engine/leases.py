@@ -30,6 +30,7 @@ class Lease:
     max_attempts: int
     max_losses: int
     big: int
+    """Which row has the body; 0: the job's own."""
     priority: int
     place: int
     cancel: int = 0

@@ -70,7 +70,7 @@ def purge(core: Core, id: bytes, wall: int) -> str | None:
     core.store.begin()
     core.store.execute(PURGE, (wall, id))
     if big:
-        core.store.execute("DELETE FROM bodies WHERE job = ?", (id,))
+        core.store.execute("DELETE FROM bodies WHERE id = ?", (big,))
     tally = core.ledger.queues[queue]
     tally["dead"] -= 1
     tally["purged"] += 1
@@ -110,7 +110,7 @@ def show(core: Core, id: bytes) -> dict[str, Any] | None:
         handouts.append(_handout(core, last))
     body, big = job.pop("body"), job.pop("big")
     if big:
-        stored = core.store.row("SELECT body FROM bodies WHERE job = ?", (id,))
+        stored = core.store.row("SELECT body FROM bodies WHERE id = ?", (big,))
         body = stored[0] if stored else b""
     dead = job["state"] == DEAD
     lease, result = core.leases.of_job(id), job["result"]

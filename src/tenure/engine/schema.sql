@@ -39,7 +39,7 @@ CREATE TABLE jobs (
     key          TEXT,                      -- explicit keys only; NULL: the id is the key
     fingerprint  BLOB NOT NULL,
     body         BLOB NOT NULL,             -- empty once done, and where `big` is set
-    big          INTEGER NOT NULL,          -- the body is in `bodies`, so that settling does not copy it
+    big          INTEGER NOT NULL,          -- which row of `bodies` has the body, so that settling does not copy it
     added_at     INTEGER NOT NULL,
     ended_at     INTEGER,                   -- when the job became done, dead, cancelled or purged
     reason       TEXT,                      -- why it is dead or cancelled
@@ -66,7 +66,7 @@ CREATE INDEX due ON jobs (run_at) WHERE state = 1;
 CREATE INDEX dead ON jobs (queue, id) WHERE state = 5;
 CREATE INDEX expiring ON jobs (expires) WHERE expires IS NOT NULL AND state IN (1, 2);
 
-CREATE TABLE bodies (job BLOB NOT NULL UNIQUE, body BLOB NOT NULL);
+CREATE TABLE bodies (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
 
 CREATE TABLE handouts (
     job          BLOB NOT NULL,

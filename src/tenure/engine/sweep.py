@@ -152,7 +152,7 @@ class Sweeper:
         store = self._core.store
         sums: Sums = Counter()
         store.begin()
-        for id, state, _, queue, number, *last in rows:
+        for id, state, _, queue, number, _, *last in rows:
             sums["queue", queue, "added"] += 1
             sums["queue", queue, STATE_NAMES[state]] += 1
             handouts = [tuple(last)] if number else []
@@ -162,7 +162,7 @@ class Sweeper:
             count_overlaps(sums, handouts)
             count_handouts(sums, queue, handouts)
         store.many("DELETE FROM jobs WHERE id = ?", [(row[0],) for row in rows])
-        store.many("DELETE FROM bodies WHERE job = ?", [(row[0],) for row in rows])
+        store.many("DELETE FROM bodies WHERE id = ?", [(row[5],) for row in rows if row[5]])
         add_sums(store, sums)
 
     def _sweep_keys(self, after: tuple[str, str], wall: int) -> tuple[str, str] | None:
@@ -200,7 +200,7 @@ LOOK_AT_KEYS = "SELECT task, key, free_at FROM keys WHERE (task, key) > (?, ?) O
 LOOK_AT_ALIASES = "SELECT id, queue, at FROM aliases WHERE id > ? ORDER BY id LIMIT ?"
 
 LOOK = """
-    SELECT id, state, ended_at, queue, number, worker, how, late, begin_commit, end_commit
+    SELECT id, state, ended_at, queue, number, big, worker, how, late, begin_commit, end_commit
     FROM jobs WHERE id > ? AND id <= ? ORDER BY id LIMIT ?
 """
 

@@ -182,7 +182,7 @@ def _hand_out(
 def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
     body = row[13]
     if lease.big:
-        stored = core.store.row("SELECT body FROM bodies WHERE job = ?", (lease.id,))
+        stored = core.store.row("SELECT body FROM bodies WHERE id = ?", (lease.big,))
         assert stored is not None  # written in the job's own transaction
         body = stored[0]
     hold = max(0, int((lease.end - arrived) * 1000))  # rounded down: the holder may only believe in less
