@@ -78,6 +78,20 @@ def test_no_more_is_handed_out_than_there_are_slots_and_no_slot_is_free_while_a_
     assert stage.check(operated.app.counts)["totals"]["handed_out"] == 206
 
 
+def test_of_very_short_jobs_some_are_in_hand_and_go_back_where_the_next_ones_take_long(stage: Stage) -> None:
+    short, long = 3000, 40
+    operated.app.add_many([operated.work.s(n) for n in range(short)])
+    operated.app.add_many([operated.work.s(n, 0.5) for n in range(long)])
+    stage.start_worker("a", "--processes", "1", "--threads", "2", app=APP)
+    wait_for(lambda: stage.totals()["done"] >= short, 30, "the short jobs are done")
+    for _ in range(2):
+        wait_for(lambda: stage.totals()["running"] <= 2, 0.3, "only what runs is leased")
+        time.sleep(0.5)
+    stage.start_worker("b", "--processes", "1", "--threads", "30", app=APP)
+    stage.wait_done(short + long)
+    stage.check(operated.app.counts)
+
+
 # -- stopped --------------------------------------------------------------------------------------------------------
 
 

@@ -171,7 +171,7 @@ def test_coroutines_that_still_run_at_the_end_are_cancelled_and_their_jobs_given
 
 def test_a_free_wakes_up_for_the_drain(rig: Rig) -> None:
     rig.deliver(*(web("waits", job) for job in range(3)))
-    rig.slots._free.took(0)
+    rig.slots._admission.slots.took(0)
     woken: list[Room] = []
     thread = threading.Thread(target=lambda: woken.append(rig.slots.free()))
     thread.start()
@@ -241,9 +241,9 @@ def test_a_coroutine_that_is_cancelled_before_its_first_step_fails_and_frees_its
     assert "CancelledError: cancelled before its first step" in finished["quick"].reason
     assert rig.table.counts().started == 3
     rig.loop.finish()
-    rig.slots._collect()
-    assert rig.slots._free.room() == Room(1)
-    assert rig.slots._free._free == [1, 3]
+    rig.slots._admission._collect()
+    assert rig.slots._admission.slots.room() == Room(1)
+    assert rig.slots._admission.slots._free == [1, 3]
 
 
 def test_one_that_the_leaving_worker_cancels_before_its_first_step_is_given_back(rig: Rig) -> None:
@@ -278,6 +278,6 @@ def test_jobs_of_another_kind_in_the_own_queue_cannot_be_waited_for_while_all_th
     for number in range(4):
         assert table.surroundings.idle("child", None)
         slots.deliver([delivery(number, task="parent", args=("child",))])
-    assert slots._free.room() == Room(0)
+    assert slots._admission.slots.room() == Room(0)
     assert not table.surroundings.idle("child", "default")
     loop.stop()

@@ -18,11 +18,12 @@ import pytest
 from tenure import App, current_job
 from tenure.codec import NotStored, pack_value, unpack_result
 from tenure.message import Delivery, Raw
+from tenure.worker.admission import LONG
 from tenure.worker.executor import Executor
 from tenure.worker.keeper import is_due
-from tenure.worker.room import Room
+from tenure.worker.room import NO_ROOM, Room
 from tenure.worker.settler import Finished
-from tenure.worker.slots import LONG, Slots
+from tenure.worker.slots import Slots
 from tenure.worker.table import Table
 from tenure.worker.unread import NOT_LISTENING
 from tests.unit.worker_fakes import JOB, HandClock, delivery, message, receipt, settle_at_every_wait
@@ -161,6 +162,38 @@ def test_all_that_a_take_brings_is_entered_before_any_of_it_starts() -> None:
     assert rig.came.acquire(timeout=10)
     assert entered[0] == 2
     rig.slots.stop()
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """What the task that waits waits for."""
+    gate = threading.Event()
+    monkeypatch.setitem(seen, "gate", gate.wait)
+    return gate
+
+
+def test_what_is_in_hand_is_given_back_unrun_by_a_worker_that_leaves(gate: threading.Event) -> None:
+    rig = Rig(1)
+    rig.slots.deliver([delivery(n, task="waits") for n in range(3)])
+    while rig.table.counts().started < 1:
+        pass
+    rig.slots.drain()
+    assert [(one.settlement.kind, one.settlement.delay) for one in rig.out] == [("release", 0.0)] * 2
+    gate.set()
+    rig.slots.stop()
+    assert [one.settlement.kind for one in rig.out] == ["release", "release", "done"]
+    assert rig.table.counts().started == 1
+
+
+def test_what_is_in_hand_behind_a_long_job_is_given_back_and_its_places_are_free_again(gate: threading.Event) -> None:
+    rig = Rig(1)
+    rig.slots.deliver([delivery(n, task="waits") for n in range(3)])
+    assert rig.slots.free() == NO_ROOM
+    assert [one.settlement.receipt for one in rig.out] == [receipt(1, 1), receipt(1, 2)]
+    gate.set()
+    rig.slots.stop()
+    assert rig.slots.free() == Room(1)
+    assert rig.table.counts().started == 1
 
 
 def test_none_has_no_result(rig: Rig) -> None:

@@ -14,10 +14,17 @@ PAIR = 2
 
 
 class Room(NamedTuple):
-    """How many jobs may be taken (0: none just now), and from which queues (None: all)."""
+    """How many jobs may be taken (0: none just now), and from which queues (None: all).
+
+    `parks`: the take may wait at the broker for the first.
+    """
 
     limit: int
     queues: tuple[str, ...] | None = None
+    parks: bool = True
+
+
+NO_ROOM = Room(0)
 
 
 class FreeSlots:
@@ -36,8 +43,18 @@ class FreeSlots:
         self._kinds = dict(kinds_of_queues)
         self._all = frozenset[int]().union(*self._kinds.values()) or frozenset({SYNC})
 
+    @property
+    def may_have_in_hand(self) -> bool:
+        """Whether a job that waits here can be started by whichever slot is free next."""
+        return not self._alone and self._all == {SYNC}
+
+    @property
+    def in_hand(self) -> int:
+        """How many jobs wait here for a slot."""
+        return max(0, -self._free[SYNC])
+
     def took(self, kind: int) -> None:
-        """A slot of this kind has begun a job."""
+        """A slot of this kind has begun a job, or will."""
         for one in self._taken_by(kind):
             self._free[one] -= 1
 
@@ -75,7 +92,7 @@ class FreeSlots:
             return Room(limit)
         queues = tuple(name for name, kinds in self._kinds.items() if all(self._free[kind] > 0 for kind in kinds))
         if not queues:
-            return Room(0)
+            return NO_ROOM
         return Room(min(self._free[kind] for name in queues for kind in self._kinds[name]), queues)
 
 

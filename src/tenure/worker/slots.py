@@ -15,9 +15,10 @@ from tenure.clock import Clock
 from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Failed, Outcome, Returned, TimedOut, failure_from
 from tenure.settle import Policy, decide, unheard
+from tenure.worker.admission import Admission
 from tenure.worker.executor import Executor
 from tenure.worker.lease import Lease
-from tenure.worker.room import ASYNC, PAIR, SYNC, FreeSlots, Room
+from tenure.worker.room import ASYNC, PAIR, SYNC
 from tenure.worker.settler import Finished, finished
 from tenure.worker.table import Table
 from tenure.worker.unread import NOT_LISTENING
@@ -30,14 +31,9 @@ logger = logging.getLogger("tenure.worker")
 SUSPECT_LOSSES = 2
 """From this many losses on a job may be what kills its process, and is kept apart from others of the kind."""
 
-LONG = 0.01
-"""Seconds from which on a job's slot is free only once the broker has answered how it ended."""
-
 _SUSPECT_DELAY = 1.0
 _LATE_DELAY = 0.5
-_FULL_PAUSE = 0.02
 _ANSWER_PAUSE = 0.001
-_WAKE = -1
 
 
 class Held(NamedTuple):
@@ -78,16 +74,15 @@ class Slots:
         self._clock = clock
         self._roll = roll
         self._work: SimpleQueue[Held | None] = SimpleQueue()
-        self._freed: SimpleQueue[int] = SimpleQueue()
         self._counts = (count, coroutines)
-        self._free = FreeSlots(self._counts, queues or {}, alone)
         self._alone = alone
         self._loop = loop
         self._draining = threading.Event()
+        self._admission = Admission(self._counts, queues or {}, table, clock, self._draining, self._put_back, alone)
+        self._freed = self._admission.freed
+        self.free = self._admission.room
         self._interrupted = False
         self._suspects: set[bytes] = set()
-        self._unanswered: set[bytes] = set()
-        self._pause = _ANSWER_PAUSE
         self._threads = [self._thread(lane) for lane in range(count)]
         self._overrun_threads: list[threading.Thread] = []
         self._overrun_coroutines: set[bytes] = set()
@@ -103,10 +98,11 @@ class Slots:
             thread.start()
 
     def drain(self) -> None:
-        """Release what is delivered from now on, and wake the taker if it waits for a free slot."""
+        """Release what is delivered from now on or was not started, and wake the taker if it waits for a free slot."""
         self._draining.set()
         self._table.surroundings.stopping = True
-        self._freed.put(_WAKE)
+        self._admission.wake()
+        self._put_back(self._work.qsize())
 
     def interrupt(self) -> None:
         """Cancel the coroutines that run; their jobs are given back.  A thread cannot be interrupted."""
@@ -125,53 +121,6 @@ class Slots:
         if self._loop is not None:
             self._loop.finish()
 
-    def free(self, rest: float = 0.0) -> Room:
-        """Wait until a slot is free and return what may be taken; with limit 0: ask again.
-
-        `rest` is how many seconds to wait for one more slot before some of the queues are asked for.
-        """
-        self._collect()
-        room = self._free.room()
-        if self._draining.is_set():
-            return Room(0)
-        if room.limit < 1 or (room.queues is not None and rest):
-            self._collect(wait=None if room.limit < 1 else rest)
-            room = self._free.room()
-        owed = self._owed()
-        if owed and room.limit <= owed:
-            self._clock.wait(self._draining, self._pause)
-            self._pause = min(2 * self._pause, _FULL_PAUSE)
-            return Room(0)
-        self._pause = _ANSWER_PAUSE
-        room = room._replace(limit=room.limit - owed)
-        places = self._table.room()
-        if not places:
-            # Hundreds of settlements wait for their answers: the broker is away or slow.
-            self._clock.wait(self._draining, _FULL_PAUSE)
-        return room if room.limit <= places else room._replace(limit=places)
-
-    def _owed(self) -> int:
-        """Return how many jobs that took a while have ended here and not yet at the broker.
-
-        Nothing is taken in their place until then, so that no more is leased than there are slots.  For shorter ones
-        that would cost too much: the next one is asked for while the end of the last one is on its way.
-        """
-        for receipt in tuple(self._unanswered):
-            if not self._table.knows(receipt):
-                self._unanswered.discard(receipt)
-        return len(self._unanswered)
-
-    def _collect(self, wait: float | None = 0.0) -> None:
-        """Count the slots that have become free, waiting up to `wait` seconds (None: for ever) for the first."""
-        try:
-            kind = self._freed.get(timeout=wait) if wait != 0.0 else self._freed.get_nowait()
-            while True:
-                if kind != _WAKE:
-                    self._free.gave_back(kind)
-                kind = self._freed.get_nowait()
-        except Empty:
-            pass
-
     def _idle(self, task: str | None, queue: str | None) -> bool:
         """Whether a job of `task` (None: of any) in `queue` can be taken, here or by another process of the worker.
 
@@ -185,7 +134,7 @@ class Slots:
                 return True
             kinds = frozenset({home[0]})
             queue = queue or home[1]
-        needs = self._free.needs(queue)
+        needs = self._admission.slots.needs(queue)
         return not needs or any(self._has_free(kinds | those) for those in needs)
 
     def _has_free(self, kinds: frozenset[int]) -> bool:
@@ -207,14 +156,14 @@ class Slots:
                 self._give_back(held, NOT_LISTENING)
             elif self._draining.is_set():
                 self._give_back(held, "the worker is leaving")
-            elif self._free.is_surprised_by(held.delivery.message.queue, held.kind):
+            elif self._admission.slots.is_surprised_by(held.delivery.message.queue, held.kind):
                 self._give_back(held, "no slot of its kind is free")
             elif held.delivery.losses >= SUSPECT_LOSSES:
                 suspects.append(held)
             elif held.kind == SYNC:
                 self._start(held)
             else:
-                self._free.took(ASYNC)
+                self._admission.took(ASYNC)
                 coroutines.append(held)
         if coroutines and self._loop is not None:
             self._loop.spawn([self._start_of(held) for held in coroutines])
@@ -228,7 +177,7 @@ class Slots:
         return None if place is None else Held(delivery, place, kind)
 
     def _start(self, held: Held) -> None:
-        self._free.took(held.kind)
+        self._admission.took(held.kind)
         if held.kind == SYNC or self._loop is None:
             self._work.put(held)
         else:
@@ -261,6 +210,20 @@ class Slots:
     def _give_back(self, held: Held, reason: str, delay: float = 0.0) -> None:
         self._hand_on(held, Settlement(held.delivery.receipt, "release", delay=delay, reason=reason), 0.0)
 
+    def _put_back(self, count: int) -> None:
+        """Give back up to `count` jobs that wait for a slot, and count them as ended; from any thread."""
+        for _ in range(count):
+            try:
+                held = self._work.get_nowait()
+            except Empty:
+                return
+            if held is None:
+                self._work.put(None)
+                return
+            self._suspects.discard(held.delivery.receipt)
+            self._give_back(held, "the jobs before it take longer")
+            self._freed(held.kind)
+
     def _run(self, lane: int) -> None:
         this = threading.current_thread()
         while (held := self._work.get()) is not None:
@@ -272,7 +235,7 @@ class Slots:
             if self._threads[lane] is not this:
                 self._overrun_threads.remove(this)
                 return
-            self._freed.put(SYNC)
+            self._freed(SYNC)
             held = None  # the job's arguments are not kept until the next one comes
 
     async def _run_async(self, held: Held) -> None:
@@ -292,7 +255,7 @@ class Slots:
         if held.delivery.receipt in self._overrun_coroutines:
             self._overrun_coroutines.discard(held.delivery.receipt)
         else:
-            self._freed.put(ASYNC)
+            self._freed(ASYNC)
 
     def _replace(self, lane: int, receipt: bytes) -> bool:
         """Give the slot of a function that has overrun to other jobs (in the thread that has ended it)."""
@@ -300,7 +263,7 @@ class Slots:
             return False
         if lane == self._counts[SYNC]:
             self._overrun_coroutines.add(receipt)
-            self._freed.put(ASYNC)
+            self._freed(ASYNC)
         else:
             before, self._threads[lane] = self._threads[lane], self._thread(lane)
             try:
@@ -310,7 +273,7 @@ class Slots:
                 logger.error("the slot of job %s, which goes on after its end, has to wait: %s", receipt[:32], error)
                 return False
             self._overrun_threads.append(before)
-            self._freed.put(SYNC)
+            self._freed(SYNC)
         logger.warning("job %s goes on after it was ended; its slot goes to other jobs", receipt[:32].decode())
         return True
 
@@ -384,8 +347,7 @@ class Slots:
         self._hand_on(held, settlement, self._clock.boot() - started_at)
 
     def _hand_on(self, held: Held, settlement: Settlement, seconds: float) -> None:
-        if seconds >= LONG:
-            self._unanswered.add(held.delivery.receipt)
+        self._admission.ended(held.delivery.receipt, seconds)
         self._table.settling(held.place, settlement.kind)
         self._settle(finished(held.delivery, held.place, settlement, seconds))
 

@@ -27,7 +27,7 @@ _LONGEST_REST = 0.05
 
 
 class Taker:
-    """Asks for as many jobs as there are free slots, so that nothing is hoarded.
+    """Asks for as many jobs as there is room for, so that nothing is hoarded.
 
     `free` blocks until a slot is free and returns what may be taken; it is told how long to rest before it names only
     some of the queues.  `deliver` gets what came.  `table` is told which take is open, and when one was answered.  It
@@ -73,7 +73,7 @@ class Taker:
             logger.exception("a waiting take could not be interrupted; it ends by itself within a second")
 
     def _round(self) -> None:
-        limit, queues = self._free(self._rest)
+        limit, queues, parks = self._free(self._rest)
         if limit < 1 or self._stopped.is_set():
             return
         if queues is not None:
@@ -81,7 +81,7 @@ class Taker:
             return
         self._rest = 0.0
         asked_at = self._clock.boot()
-        if self._take(limit, WAIT):
+        if self._take(limit, WAIT if parks else 0.0) or not parks:
             self._quick = 0
         else:
             self._pause(self._clock.boot() - asked_at)
