@@ -3,6 +3,7 @@
 #   make demo          see it work: server, workers, a crash, a cut connection, the record
 #   make test          everything that this machine can run
 #   make check         format, lint, types, layers, unit and property tests
+#   make services      install the servers that tests start and that are missing (Debian, as root)
 #   make faults        break everything once, and print how long it takes to go on
 #   make soak          the property, fault and acceptance tests in full: hours
 #   make bench         measure speed and size: minutes
@@ -16,7 +17,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test faults soak check bench bench-long bench-growth bench-peers bench-check format reference clean
+.PHONY: help demo test services faults soak check bench bench-long bench-growth bench-peers bench-check format reference clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -126,6 +127,22 @@ check: $(DEV)
 # pytest itself prints what each folder took against its budget (tests/conftest.py), above its closing line.
 test: $(DEV)
 	@$(if $(strip $(TESTS)),$(PYTEST) $(TESTS),echo "no tests left to run")
+
+# The tests start servers of their own; only the programs have to be there.  Where one is missing, its tests are
+# skipped, with TENURE_REQUIRE_SERVICES=1 they fail.
+services:
+	@missing=; \
+	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing="$$missing redis-server"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
+	if [ -z "$$missing" ]; then echo "services: all programs are there"; exit 0; fi; \
+	if ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ]; then \
+	  echo "services: missing are$$missing; install them (on Debian, as root: apt-get install$$missing)" >&2; exit 1; \
+	fi; \
+	echo "services: installing$$missing"; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	apt-get install --yes --quiet --no-install-recommends $$missing >/dev/null || { \
+	  apt-get update --quiet >/dev/null && apt-get install --yes --quiet --no-install-recommends $$missing >/dev/null; \
+	}
 
 faults: $(DEV)
 	@$(BIN)/python -m tests.faults.rows

@@ -50,9 +50,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the recovery times that were seen, and what each folder took, loudly where it is over its budget."""
     for line in figures.table(_figures):
         terminalreporter.write_line(line)
-    skipped = [one for one in terminalreporter.stats.get("skipped", ()) if MISSING in str(one.longrepr)]
-    if skipped:
-        terminalreporter.write_sep("!", f"{len(skipped)} tests SKIPPED: {MISSING}", red=True, bold=True)
+    missing = [one for one in terminalreporter.stats.get("skipped", ()) if MISSING in str(one.longrepr)]
+    if missing:
+        what = sorted({str(one.longrepr[2]).removeprefix("Skipped: ") for one in missing})
+        terminalreporter.write_sep("!", f"{len(missing)} tests SKIPPED: {', '.join(what)}", red=True, bold=True)
     for folder, (first, last) in sorted(_spans.items()):
         budget = None if SOAK else BUDGETS.get(folder)
         limit = "" if budget is None else f" of {budget:.0f} s"

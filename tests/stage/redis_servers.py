@@ -18,31 +18,31 @@ from typing import Any, Self
 import pytest
 from hiredis import ReplyError
 
-from tenure.brokers.redis.address import Place
+from tenure.brokers.redis.address import Place, Tls
 from tenure.brokers.redis.resp import RespSocket, Word, pack
 from tenure.faults import process
 
-MISSING = "redis-server is not installed (make services)"
-"""Why the tests of this broker are skipped where there is no such program."""
+MISSING = "is not installed (make services)"
+"""How the reason ends for which a test is skipped where a server's program is missing."""
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 _QUIET = ("--save", "", "--daemonize", "no", "--protected-mode", "no")
 _PATIENCE = 15.0
 """Seconds in which a server has to be ready: others may use the machine as well."""
 
 
-def program() -> str | None:
-    """Return the path of the server's program, None where it is not installed."""
-    return shutil.which("redis-server") or shutil.which("valkey-server")
-
-
 def needed_program() -> str:
     """Return the path of the server's program; skips the test without it, or fails where services are required."""
-    found = program()
-    if found is None:
-        if os.environ.get("TENURE_REQUIRE_SERVICES") == "1":
-            pytest.fail(MISSING)
-        pytest.skip(MISSING)
-    return found
+    return _needed("redis-server", "valkey-server")
+
+
+def _needed(*names: str) -> str:
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is not None:
+        return found
+    reason = f"{' or '.join(names)} {MISSING}"
+    if os.environ.get("TENURE_REQUIRE_SERVICES") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def free_port() -> int:
@@ -80,12 +80,16 @@ class RedisServer:
         return f"redis://127.0.0.1:{self.port}"
 
     @property
+    def _tls(self) -> Tls | None:
+        return None
+
+    @property
     def log(self) -> str:
         return (self.place / "redis.log").read_text(errors="replace")
 
     def command(self, *words: Word, limit: float = 10.0) -> Any:
         """Send one command over a connection of its own and return the reply; an error reply is raised."""
-        one = RespSocket(Place("127.0.0.1", self.port), None, limit)
+        one = RespSocket(Place("127.0.0.1", self.port), self._tls, limit)
         try:
             reply = one.ask(pack(*words), limit)
         finally:
@@ -198,6 +202,39 @@ class Watched:
         """Wait until the replica is the primary, for itself and for the first Sentinel."""
         until(lambda: self.replica.info("replication")["role"] == "master", "the replica is promoted", 30.0)
         until(lambda: self.primary_port() == self.replica.port, "the Sentinel says so", 30.0)
+
+
+def certificate(place: Path) -> Path:
+    """Return a certificate for 127.0.0.1 that signs itself, with its key in front of it; openssl makes it."""
+    tool = _needed("openssl")
+    made = place / "server.pem"
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(made)]
+    name = ["-subj", "/CN=tests of Tenure", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    done = subprocess.run([tool, "req", "-x509", *key, *name], capture_output=True, text=True, check=True)
+    made.write_text(made.read_text() + done.stdout)
+    return made
+
+
+class TlsServer(RedisServer):
+    """A server that speaks TLS only, with the certificate at `pem`."""
+
+    def __init__(self, place: Path, pem: Path) -> None:
+        self.pem = pem
+        super().__init__(place)
+
+    @property
+    def url(self) -> str:
+        return f"rediss://127.0.0.1:{self.port}"
+
+    @property
+    def _tls(self) -> Tls:
+        return Tls(ca=str(self.pem))
+
+    def _command_line(self) -> list[str]:
+        pem = ("--tls-cert-file", str(self.pem), "--tls-key-file", str(self.pem), "--tls-ca-cert-file", str(self.pem))
+        plain = super()._command_line()
+        plain[plain.index("--port")] = "--tls-port"
+        return [*plain, "--port", "0", *pem, "--tls-auth-clients", "no"]
 
 
 @contextmanager

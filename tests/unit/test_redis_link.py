@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator
 
@@ -11,20 +10,8 @@ import pytest
 from tenure.brokers.redis.address import parse
 from tenure.brokers.redis.link import Link
 from tenure.errors import ServerError
+from tests.stage.lua import COUNT, ECHO, WRONG
 from tests.stage.redis_servers import RedisServer
-
-
-class Lua:
-    """A script as the broker has them."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode()).hexdigest()
-
-
-ECHO = Lua("return {KEYS[1], ARGV[1]}")
-COUNT = Lua("return redis.call('INCRBY', KEYS[1], ARGV[1])")
-WRONG = Lua("return redis.call('HGET', KEYS[1], 'field')")
 
 
 @pytest.fixture

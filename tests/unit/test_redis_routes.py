@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -12,18 +11,11 @@ from tenure.brokers.redis.address import parse
 from tenure.brokers.redis.link import Link
 from tenure.brokers.redis.routes import RECHECK, slot_of
 from tenure.errors import ConfigError
+from tests.stage.lua import COUNT
 from tests.stage.redis_servers import Cluster, RedisServer, Watched, until
 
 Opened = Callable[[str], Link]
 KEYS = [f"{{queue-{number}}}:n".encode() for number in range(30)]
-
-
-class Lua:
-    """A script as the broker has them."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode()).hexdigest()
 
 
 @pytest.fixture
@@ -31,9 +23,6 @@ def opened() -> Iterator[Opened]:
     """Makes links by URL, which are closed at the end."""
     with ExitStack() as stack:
         yield lambda url: stack.enter_context(closing(Link(parse(url))))
-
-
-COUNT = Lua("return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
 
 def test_the_slot_is_that_of_what_stands_in_the_first_braces() -> None:

@@ -5,7 +5,7 @@
     redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],HOST.../SERVICE[/DB]
     redis+cluster://[[USER]:PASSWORD@]HOST[:PORT],HOST...
 
-The options behind `?` have redis-py's names, so that a URL which is in use elsewhere works here.
+The options behind `?` have redis-py's names, so that a URL which is in use elsewhere works here; `replicas` is ours.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ PORTS: dict[Kind, int] = {"single": 6379, "sentinel": 26379, "cluster": 6379}
 
 _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
+MAX_REPLICAS = 100
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_SECRET = re.compile(r"(?<=:)[^/?#@]*(?=@)|(?<=password=)[^&#]*")
+_SECRET = re.compile(r"(?<=://)([^/?#@:]*:).*(?=@)|(password=)[^&#]*")
 """What of a URL is nobody's business: the password before the host, and those among the options."""
 
 
@@ -79,6 +80,8 @@ class Address:
     service: str = ""
     sentinel_login: Login = Login()
     tls: Tls | None = None
+    replicas: int = 0
+    """How many replicas have to have a write before its answer is believed."""
 
     def __str__(self) -> str:
         places = ", ".join(map(str, self.places))
@@ -87,7 +90,7 @@ class Address:
 
 def without_secrets(url: str) -> str:
     """Return the URL as it may be shown: no password is in it."""
-    return _SECRET.sub("***", url)
+    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", url)
 
 
 def parse(url: str) -> Address:
@@ -103,8 +106,10 @@ def _parse(url: str) -> Address:
     kind = KINDS.get(parts.scheme)
     if kind is None:
         raise ValueError(f"{parts.scheme}:// is none of {', '.join(f'{name}://' for name in KINDS)}")
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError("a password has / ? # in it: write them as %2F %3F %23")
     if parts.fragment:
-        raise ValueError("leave out what follows the #, or write # as %23 in a password")
+        raise ValueError("leave out what follows the #")
     user, hosts = _userinfo(parts.netloc)
     options = _options(parts, kind)
     service, db = _path(parts.path, kind)
@@ -119,6 +124,7 @@ def _parse(url: str) -> Address:
         service,
         Login(options.get("sentinel_username", ""), options.get("sentinel_password", "")),
         _tls(options, parts.scheme),
+        _replicas(options.get("replicas", "0")),
     )
 
 
@@ -163,7 +169,7 @@ def _path(path: str, kind: Kind) -> tuple[str, int]:
 
 
 def _options(parts: SplitResult, kind: Kind) -> dict[str, str]:
-    known = (*_TLS_OPTIONS, "ssl", *(_SENTINEL_OPTIONS if kind == "sentinel" else ()))
+    known = ("replicas", "ssl", *_TLS_OPTIONS, *(_SENTINEL_OPTIONS if kind == "sentinel" else ()))
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     for name in options:
         if name not in known:
@@ -171,6 +177,12 @@ def _options(parts: SplitResult, kind: Kind) -> dict[str, str]:
             hint = f" Did you mean {close[0]}?" if close else ""
             raise ValueError(f"{name} is no option here.{hint} There are: {', '.join(known)}")
     return options
+
+
+def _replicas(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= MAX_REPLICAS):
+        raise ValueError(f"replicas={text} is no number from 0 to {MAX_REPLICAS}")
+    return int(text)
 
 
 def _tls(options: Mapping[str, str], scheme: str) -> Tls | None:

@@ -84,7 +84,7 @@ def crash_costs(settings: Settings) -> tuple[int, str]:
     level = logging.WARNING if unknown else logging.INFO
     if settings.appendonly == "yes":
         fsync = settings.appendfsync
-        cost = _COSTS.get(fsync, "whether an answered add is on its disk depends on appendfsync, which it does not say")
+        cost = _COSTS.get(fsync, "whether an answered add is on its disk depends on what it does not say")
         return level, f"appendonly yes, appendfsync {fsync or 'unknown'}: {cost}{unknown}"
     if settings.appendonly == "":
         return logging.WARNING, f"settings that could not be read: what a crash of it costs is not known{unknown}"

@@ -23,6 +23,8 @@ from tenure.clock import boot
 from tenure.errors import ServerError
 
 _ASKING = pack("ASKING")
+_COARSE = 0.2
+"""Seconds by which Redis may be late to end a wait: it looks ten times a second."""
 
 
 class Script(Protocol):
@@ -74,6 +76,7 @@ class Link:
         self._read_limit = read_limit
         self._greet = greet
         self._route = route_to(address)
+        self._replicas = address.replicas
         self._nodes: dict[Place, Node] = {}
         self._interrupted = False
 
@@ -97,9 +100,12 @@ class Link:
         node = self._ready(keys[0], limit)
         sha = script.sha
         data = pack_words(("EVALSHA", sha, len(keys), *keys, *args))
-        reply = node.ask(data, limit) if sha in node.scripts else self._load(node, script, data, limit)
+        if sha in node.scripts and not self._replicas:
+            reply = node.ask(data, limit)
+        else:
+            (reply,) = self._run(node, [script], keys[0], data, 1, limit)
         if isinstance(reply, ReplyError):
-            return self._answer(node, self._redirected(node, script, data, reply, limit))
+            return self._answer(node, self._redirected(node, script, keys[0], data, reply, limit))
         return reply
 
     def pipeline(
@@ -112,15 +118,12 @@ class Link:
         replies: list[Any] = [None] * len(calls)
         packed = [pack_words(("EVALSHA", script.sha, len(keys), *keys, *args)) for script, keys, args in calls]
         for node, numbers in self._by_node([keys[0] for _, keys, _ in calls], limit):
-            unknown = {script.sha: script for script, _, _ in (calls[at] for at in numbers)}
-            loads = [pack("SCRIPT", "LOAD", unknown[sha].text) for sha in unknown if sha not in node.scripts]
-            data = b"".join([*loads, *(packed[at] for at in numbers)])
-            answers = node.exchange(data, len(loads) + len(numbers), limit)
-            for refused in (one for one in answers[: len(loads)] if isinstance(one, ReplyError)):
-                self._answer(node, refused)
-            node.scripts.update(unknown)
-            for at, reply in zip(numbers, answers[len(loads) :], strict=True):
-                replies[at] = self._in_pipeline(node, calls[at][0], packed[at], reply, limit)
+            scripts = [calls[at][0] for at in numbers]
+            data = b"".join([packed[at] for at in numbers])
+            answers = self._run(node, scripts, calls[numbers[0]][1][0], data, len(numbers), limit)
+            for at, reply in zip(numbers, answers, strict=True):
+                script, keys, _ = calls[at]
+                replies[at] = self._in_pipeline(node, script, keys[0], packed[at], reply, limit)
         return replies
 
     def command(self, *words: Word, limit: float, key: Word = "") -> Any:
@@ -202,28 +205,52 @@ class Link:
                 node.close()
             raise ConnectionError("this line to the broker is closed")
 
-    def _load(self, node: Node, script: Script, data: bytes, limit: float, before: bytes = b"") -> Any:
-        """Send a script and the call of it with one write; returns the call's reply, or why it was not taken."""
-        load = pack("SCRIPT", "LOAD", script.text)
-        loaded, *_, reply = node.exchange(load + before + data, 3 if before else 2, limit)
-        if isinstance(loaded, ReplyError):
-            return loaded
-        node.scripts.add(script.sha)
-        return reply
+    def _run(
+        self, node: Node, scripts: Sequence[Script], key: Word, data: bytes, count: int, limit: float
+    ) -> list[Any]:
+        """Send the calls in `data` with what has to be around them: unknown scripts, and a wait for the replicas."""
+        unknown = {script.sha: script.text for script in scripts if script.sha not in node.scripts}
+        before = [pack("SCRIPT", "LOAD", text) for text in unknown.values()]
+        after = []
+        if self._replicas:
+            if not node.has_written:  # a connection waits for its own writes only, and a repeat may have none
+                before.append(pack("SET", _beside(key), "", "PX", 60_000))
+            after.append(pack("WAIT", self._replicas, int(1000 * max(limit / 2, limit - _COARSE))))
+        replies = node.exchange(b"".join([*before, data, *after]), len(before) + count + len(after), limit)
+        for reply in replies[: len(before)]:
+            self._answer(node, reply)
+        node.scripts.update(unknown)
+        if self._replicas:
+            node.has_written = True
+            self._check_copies(node, replies.pop())
+        return replies[len(before) :]
 
-    def _redirected(self, node: Node, script: Script, data: bytes, reply: ReplyError, limit: float) -> Any:
+    def _check_copies(self, node: Node, copies: Any) -> None:
+        """Believe nothing that too few replicas have: the next failover could lose it."""
+        if isinstance(copies, ReplyError) or copies < self._replicas:
+            node.close()
+            raise ConnectionError(
+                f"{copies} replicas of the server at {node.address} have it in time, not {self._replicas} "
+                "as the broker URL wants"
+            )
+
+    def _redirected(self, node: Node, script: Script, key: Word, data: bytes, reply: ReplyError, limit: float) -> Any:
         """Send once more what was refused unseen, with its script or to another node; returns the last reply."""
         text = str(reply)
         code = code_of(text)
         if code == "NOSCRIPT":
-            return self._load(node, script, data, limit)
+            node.scripts.discard(script.sha)
+            return self._run(node, [script], key, data, 1, limit)[0]
         place = self._route.moved(text) if code in ("MOVED", "ASK") else None
         if place is None:
             return reply
         other = self._nodes.get(place)
         if other is None or other.closed:
             other = self._open(place, limit)
-        return self._load(other, script, data, limit, _ASKING if code == "ASK" else b"")
+        if code == "MOVED":
+            return self._run(other, [script], key, data, 1, limit)[0]
+        loaded = pack("SCRIPT", "LOAD", script.text)
+        return other.exchange(loaded + _ASKING + data, 3, limit)[-1]
 
     def _by_node(self, keys: Sequence[Word], limit: float) -> Iterator[tuple[Node, list[int]]]:
         """Yield each server's connection with the places of its keys among `keys`."""
@@ -233,11 +260,11 @@ class Link:
         for numbers in found.values():
             yield self._ready(keys[numbers[0]], limit), numbers
 
-    def _in_pipeline(self, node: Node, script: Script, data: bytes, reply: Any, limit: float) -> Any:
+    def _in_pipeline(self, node: Node, script: Script, key: Word, data: bytes, reply: Any, limit: float) -> Any:
         if not isinstance(reply, ReplyError):
             return reply
         try:
-            return self._answer(node, self._redirected(node, script, data, reply, limit))
+            return self._answer(node, self._redirected(node, script, key, data, reply, limit))
         except ServerError as error:
             return error
 
@@ -249,3 +276,8 @@ class Link:
         if not isinstance(error, ServerError):
             node.close()
         raise error
+
+
+def _beside(key: Word) -> bytes:
+    """Return a key of the same slot that nothing else is in."""
+    return (key if isinstance(key, bytes) else str(key).encode()) + b":touched"

@@ -31,7 +31,10 @@ class Server:
 
 
 class Node(RespSocket):
-    """A connection on which the server has said who it is; `scripts` are the digests of those that it was sent."""
+    """A connection on which the server has said who it is.
+
+    `scripts` are the digests of those that it was sent; `has_written` is the link's note that something was written.
+    """
 
     def __init__(self, place: Place, address: Address, name: str, limit: float) -> None:
         """Connect and log in within `limit` seconds; raises ConnectionError, and ConfigError for good."""
@@ -39,6 +42,7 @@ class Node(RespSocket):
         super().__init__(place, address.tls, limit)
         self.address = place
         self.scripts: set[str] = set()
+        self.has_written = False
         try:
             self.server = self._log_in(address, name, max(0.001, limit - (boot() - started)))
         except BaseException:
