@@ -486,7 +486,7 @@ def test_a_forked_child_has_connections_of_its_own_and_leaves_the_parents_alone(
     ("url", "text"),
     [
         ("tenur://x", "Did you mean tenure://"),
-        ("redis://x", "tenure://, tenure\\+unix://"),
+        ("kafka://x", "tenure://, tenure\\+unix://"),
         ("tenure", "no known scheme"),
         ("tenure://", "HOST"),
         ("tenure://h:99999", "ort"),

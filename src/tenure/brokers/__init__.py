@@ -13,6 +13,11 @@ SCHEMES = {
     "tenure": "tenure.brokers.server",
     "tenure+unix": "tenure.brokers.server",
     "memory": "tenure.brokers.memory",
+    "redis": "tenure.brokers.redis",
+    "rediss": "tenure.brokers.redis",
+    "redis+sentinel": "tenure.brokers.redis",
+    "redis+cluster": "tenure.brokers.redis",
+    "valkey": "tenure.brokers.redis",
 }
 """URL scheme -> module, which has `from_url(url, **settings) -> Broker`."""
 

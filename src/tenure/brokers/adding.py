@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tenure.broker import Added, ProducerCounts
 from tenure.brokers.bounded import SMALL
+from tenure.brokers.connection import Connection
 from tenure.brokers.pool import Pool
 from tenure.clock import Clock
 from tenure.codec import encode_body
@@ -85,7 +86,7 @@ class Counts:
 class Desk(Protocol):
     """What a call needs of its broker; times are seconds."""
 
-    pool: Pool
+    pool: Pool[Connection]
     tally: Counts
     clock: Clock
     roll: Callable[[], float]

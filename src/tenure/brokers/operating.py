@@ -6,6 +6,7 @@ import json
 from typing import Any, Protocol, cast
 
 from tenure.broker import CancelAnswer, QueueVerb
+from tenure.brokers.connection import Connection
 from tenure.brokers.pool import Pool
 from tenure.errors import BrokerUnavailable, JobNotFound, ProtocolError, QueueNotFound, ServerError
 from tenure.names import shown
@@ -30,7 +31,7 @@ class PooledExchange:
     take.
     """
 
-    def __init__(self, pool: Pool, patience: float, read_limit: float) -> None:
+    def __init__(self, pool: Pool[Connection], patience: float, read_limit: float) -> None:
         self._pool = pool
         self._patience = patience
         self._read_limit = read_limit

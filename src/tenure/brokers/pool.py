@@ -6,14 +6,29 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-from tenure.brokers.connection import Connection
 from tenure.brokers.forks import tell_of_forks
 from tenure.clock import Clock
 
 IDLE_LIMIT = 45.0
 """Seconds after which an idle connection is replaced; the server closes it after 60."""
+
+
+class Lendable(Protocol):
+    """What can be lent to one call at a time."""
+
+    place: object
+
+    @property
+    def used_at(self) -> float:
+        """When something was last written, in seconds of `clock.boot()`."""
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Lendable)
 
 
 class _Place:
@@ -22,16 +37,16 @@ class _Place:
     """
 
 
-class _Waiter:
+class _Waiter(Generic[C]):
     """A call that waits for a connection, or for room to make one; it sleeps on `woken` until `given` is there."""
 
     def __init__(self) -> None:
-        self.given: Connection | _Place | None = None
+        self.given: C | _Place | None = None
         self.woken = threading.Lock()
         self.woken.acquire()
 
 
-class Pool:
+class Pool(Generic[C]):
     """At most `size` connections; the one used last is lent first.
 
     Those who have to wait are served in the order in which they came: a thread that gives its connection back and
@@ -40,7 +55,7 @@ class Pool:
     `connect` is called with the seconds that are left to the caller.  After a fork the child begins with none.
     """
 
-    def __init__(self, connect: Callable[[float], Connection], size: int, clock: Clock) -> None:
+    def __init__(self, connect: Callable[[float], C], size: int, clock: Clock) -> None:
         self._connect = connect
         self._size = size
         self._boot = clock.boot
@@ -50,14 +65,14 @@ class Pool:
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[Connection] = []
+        self._idle: list[C] = []
         self._taken: WeakSet[object] = WeakSet()
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[_Waiter[C]] = deque()
 
     after_fork = _begin
     """The connections close themselves in the child; the lock may have been held when the process was forked."""
 
-    def lend_idle(self, now: float) -> Connection | None:
+    def lend_idle(self, now: float) -> C | None:
         """Return a connection that is idle, and was used not long ago, or None; `now` is the boot clock's."""
         try:
             connection = self._idle.pop()
@@ -68,7 +83,7 @@ class Pool:
         self._idle.append(connection)  # `lend` replaces it
         return None
 
-    def lend(self, limit: float) -> Connection:
+    def lend(self, limit: float) -> C:
         """Return a connection for one call, waiting up to `limit` seconds; raises ConnectionError."""
         try:
             connection = self._idle.pop()  # one step, so it needs no lock
@@ -81,7 +96,7 @@ class Pool:
         connection.close()
         return self._make(limit, connection.place)
 
-    def _wait(self, limit: float) -> Connection:
+    def _wait(self, limit: float) -> C:
         """Make a connection if there may be one more, else wait for one that comes back."""
         given = self._given(limit)
         if isinstance(given, _Place):
@@ -93,9 +108,9 @@ class Pool:
         waited = max(0.01, round(limit, 2))
         raise ConnectionError(f"all {self._size} connections were in use for {waited:g} s; see pool_size")
 
-    def _given(self, limit: float) -> Connection | _Place | None:
+    def _given(self, limit: float) -> C | _Place | None:
         """Stand in line for up to `limit` seconds."""
-        waiter = _Waiter()
+        waiter: _Waiter[C] = _Waiter()
         with self._lock:
             self._waiters.append(waiter)
             self._serve()
@@ -119,7 +134,7 @@ class Pool:
             waiter.given = given
             waiter.woken.release()
 
-    def _free(self) -> Connection | _Place | None:
+    def _free(self) -> C | _Place | None:
         with suppress(IndexError):
             return self._idle.pop()
         if len(self._taken) >= self._size:
@@ -128,7 +143,7 @@ class Pool:
         self._taken.add(place)
         return place
 
-    def _make(self, limit: float, place: object) -> Connection:
+    def _make(self, limit: float, place: object) -> C:
         """Open the connection whose place is taken already."""
         try:
             connection = self._connect(limit)
@@ -138,7 +153,7 @@ class Pool:
         connection.place = place
         return connection
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: C) -> None:
         """Take back a connection whose answers have all been read."""
         if self._closed:
             connection.close()
@@ -149,7 +164,7 @@ class Pool:
             with self._lock:
                 self._serve()
 
-    def give_up(self, connection: Connection) -> None:
+    def give_up(self, connection: C) -> None:
         """Take back a connection that failed; the idle ones go with it, since they fail most likely too."""
         connection.close()
         self._gone(connection.place)

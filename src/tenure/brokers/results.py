@@ -49,7 +49,7 @@ class ServerResults:
 
     def __init__(
         self,
-        pool: Pool,
+        pool: Pool[Connection],
         open: Callable[[float], Pipe],
         *,
         clock: Clock,

@@ -1,0 +1,167 @@
+"""The broker over Redis or Valkey: adds over a pool of links, and what opens the other kinds of line."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any
+
+from tenure.broker import Added, Capabilities, ProducerCounts
+from tenure.brokers.adding import RESEND_LIMIT, Counts
+from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
+from tenure.brokers.forks import tell_of_forks
+from tenure.brokers.pool import Pool
+from tenure.brokers.redis.adding import MAX_CALL, AddCall, add_one
+from tenure.brokers.redis.address import Address, parse
+from tenure.brokers.redis.admin import RedisAdmin
+from tenure.brokers.redis.consumer import RedisConsumer
+from tenure.brokers.redis.keeper import RedisKeeper
+from tenure.brokers.redis.line import Line
+from tenure.brokers.redis.link import Link
+from tenure.brokers.redis.results import RedisResults
+from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.whereabouts import Whereabouts
+from tenure.clock import Clock, SystemClock
+from tenure.errors import ConfigError
+from tenure.message import Message, check_name
+from tenure.wire.commands import MAX_BODY
+
+
+class RedisBroker:
+    """Speaks to a Redis server, its primary or a cluster; safe to use from several threads, and after a fork.
+
+    `pool_size` is the number of connections for adds.  `add_timeout` (seconds, at most 300) bounds an `add` whatever
+    the server does.  `read_limit` is the seconds beyond what was asked for after which silence is a broken
+    connection.  `result_ttl` and `key_window` are the seconds for which jobs that this process settles keep their
+    results and keys.  `name` is a label.  `clock` and `roll` (0..1, the jitter) can be passed in by tests.
+    """
+
+    max_body = MAX_BODY
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        pool_size: int = 8,
+        add_timeout: float = 5.0,
+        connect_limit: float = CONNECT_LIMIT,
+        read_limit: float = READ_LIMIT,
+        result_ttl: float = 3_600.0,
+        key_window: float = 86_400.0,
+        name: str = "",
+        clock: Clock | None = None,
+        roll: Callable[[], float] = random.random,
+    ) -> None:
+        if not 0 < add_timeout <= RESEND_LIMIT:
+            raise ConfigError(f"add_timeout={add_timeout!r} is not possible: give seconds above 0 and at most 300")
+        if pool_size < 1:
+            raise ConfigError(f"pool_size={pool_size!r} is not possible: give 1 or more")
+        self.address = address
+        self.add_timeout = add_timeout
+        self.read_limit = read_limit
+        self.clock: Clock = clock or SystemClock()
+        self.roll = roll
+        self.closing = threading.Event()
+        self._connect_limit = connect_limit
+        self._name = name
+        self._retention = Retention(round(result_ttl * 1000), round(key_window * 1000))
+        self.pool: Pool[Link] = Pool(lambda _: self._link(), pool_size, self.clock)
+        self.after_fork()
+        tell_of_forks(self)
+
+    def after_fork(self) -> None:
+        """Begin anew in a child: its own counts, its own connections."""
+        self.tally = Counts()
+        self.registered: set[str] = set()
+        self._looking = Line(self._link(), self.clock, self.read_limit)
+        self._where = Whereabouts(self._looking)
+        self.note = self._where.note
+        self._results = RedisResults(
+            self._looking, self._where, clock=self.clock, closing=self.closing, retention=self._retention
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Flags and limits; the order of jobs, and whose an explicit key is, hold within each queue."""
+        return Capabilities(max_body=MAX_BODY, max_batch=MAX_CALL)
+
+    def add(self, messages: Sequence[Message]) -> list[Added]:
+        """Store the messages and return once they are safe; one answer a message, in order.
+
+        A message that is refused has its error in its answer and does not stop the others.  Raises BrokerUnavailable
+        when the server did not confirm within `add_timeout`.
+        """
+        if len(messages) == 1:
+            return add_one(self, messages[0])
+        return AddCall(self, messages).run()
+
+    def counts(self) -> ProducerCounts:
+        """What the adds of this process came to so far."""
+        return self.tally.now()
+
+    def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> RedisConsumer:
+        """Return the two lines of a worker process; `session` is 32 hexadecimal digits, new for each process.
+
+        Raises ConfigError for queues that cannot be asked for.
+        """
+        try:
+            for queue in queues:
+                check_name("queue", queue)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
+        if not queues:
+            raise ConfigError("name one queue at least")
+        return RedisConsumer(
+            self._line(),
+            self._line(),
+            queues,
+            session=session,
+            name=name,
+            visibility_timeout=visibility_timeout,
+            retention=self._retention,
+            clock=self.clock,
+        )
+
+    def keeper(self) -> RedisKeeper:
+        """Return what extends and ends leases, over a connection of its own."""
+        return RedisKeeper(self._line(), self._retention, self.clock)
+
+    def admin(self) -> RedisAdmin:
+        """Return the operator's verbs."""
+        return RedisAdmin(self._looking, self._where, self._retention)
+
+    def results(self) -> RedisResults:
+        """Return what knows of jobs."""
+        return self._results
+
+    def close(self) -> None:
+        """Close the connections; an add that waits raises BrokerUnavailable soon."""
+        self.closing.set()
+        self.pool.close()
+        self._results.close()
+        self._looking.close()
+
+    def _line(self) -> Line:
+        return Line(self._link(), self.clock, self.read_limit)
+
+    def _link(self) -> Link:
+        return Link(
+            self.address, name=self._name or "tenure", connect_limit=self._connect_limit, read_limit=self.read_limit
+        )
+
+
+def from_url(url: str, **settings: Any) -> RedisBroker:
+    """Return the broker for `redis://`, `rediss://`, `valkey://`, `redis+sentinel://` or `redis+cluster://`.
+
+    Raises ConfigError.
+    """
+    known = [name for name in signature(RedisBroker).parameters if name != "address"]
+    for name in settings:
+        if name not in known:
+            close = get_close_matches(name, known, 1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise ConfigError(f"{name} is no setting of this broker.{hint} There are: {', '.join(known)}")
+    return RedisBroker(parse(url), **settings)

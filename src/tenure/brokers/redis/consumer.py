@@ -1,0 +1,169 @@
+"""A worker process's two lines: one to take, one to settle, used from different threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tenure.broker import Settled
+from tenure.brokers.redis import settling
+from tenure.brokers.redis.deliveries import deliveries
+from tenure.brokers.redis.layout import wake
+from tenure.brokers.redis.line import Line, Pulse
+from tenure.brokers.redis.resp import Word
+from tenure.brokers.redis.scripts import TAKE
+from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.whereabouts import Whereabouts
+from tenure.clock import Clock
+from tenure.errors import ServerError
+from tenure.message import Delivery, Settlement
+from tenure.wire.commands import MAX_TAKE
+from tenure.wire.encode import milliseconds
+
+TAKE_BYTES = 4 * 1024 * 1024
+"""Bytes of bodies above which an answer gets no further job."""
+
+
+@dataclass
+class _Take:
+    """A take that has not been answered in full; `broke`: some of its calls may have been carried out unread."""
+
+    number: int
+    limit: int
+    wait: float
+    queues: tuple[str, ...]
+    broke: bool = False
+    next_due: float | None = None
+    found: list[Delivery] = field(default_factory=list)
+
+
+class RedisConsumer:
+    """Takes and settles for one session; `visibility_timeout` is seconds."""
+
+    def __init__(
+        self,
+        taking: Line,
+        settling: Line,
+        queues: Sequence[str],
+        *,
+        session: str,
+        name: str,
+        visibility_timeout: float,
+        retention: Retention,
+        clock: Clock,
+    ) -> None:
+        self._taking = taking
+        self._settling = settling
+        self._queues = tuple(dict.fromkeys(queues))
+        self._session = session
+        self._name = name
+        self._vt = max(1, milliseconds(visibility_timeout))
+        self._retention = retention
+        self._boot = clock.boot
+        self._pulse = Pulse(clock)
+        self._where = Whereabouts(settling)
+        self._turn = 0
+        self._pending: _Take | None = None
+        self.number = 1
+
+    def take(self, limit: int, wait: float, queues: Sequence[str] | None = None) -> list[Delivery]:
+        """Take up to `limit` jobs, waiting up to `wait` seconds for the first, from `queues` (None: from all).
+
+        After a ConnectionError the next call asks the same queues with the same number again, whatever it is asked
+        for: each of them repeats what it had handed out, and hands out nothing with that number later.
+        Raises ServerError for a session that was said bye to.
+        """
+        take = self._pending
+        if take is None:
+            names = self._queues if queues is None else tuple(dict.fromkeys(queues))
+            take = self._pending = _Take(self.number, min(limit, MAX_TAKE), wait, self._in_turn(names))
+        end = self._boot() + take.wait
+        while True:
+            self._look(take)
+            left = end - self._boot()
+            if take.found or take.broke or left <= 0:
+                break
+            self._rest(take, left)
+        self._pending = None
+        self.number += 1
+        for delivery in take.found:
+            self._where.note(delivery.message.id, delivery.message.queue)
+        return take.found
+
+    def _in_turn(self, queues: tuple[str, ...]) -> tuple[str, ...]:
+        """Begin with another queue each time."""
+        if len(queues) < 2:
+            return queues
+        self._turn += 1
+        first = self._turn % len(queues)
+        return queues[first:] + queues[:first]
+
+    def _look(self, take: _Take) -> None:
+        """Ask the queues one after the other until there is enough; raises ConnectionError."""
+        take.found, take.next_due = [], None
+        try:
+            for place, queue in enumerate(take.queues):
+                left = take.limit - len(take.found)
+                if not left and not take.broke:
+                    break
+                others = len(take.queues) - place
+                self._ask(take, queue, -(-left // others))
+        except ConnectionError:
+            take.broke = True
+            raise
+
+    def _ask(self, take: _Take, queue: str, limit: int) -> None:
+        args: list[Word] = [
+            self._session,
+            self._name,
+            take.number,
+            limit,
+            self._vt,
+            TAKE_BYTES,
+            "repeat" if take.broke else "",
+            self._taking.run_of(queue),
+            self._pulse.quiet(queue),
+        ]
+        sent_at, answer = self._taking.ask(TAKE, queue, args)
+        self._pulse.answered(queue)
+        if answer[0] == b"closed":
+            self._pending = None
+            raise ServerError("closed", "this session was said bye to")
+        if answer[0] == b"stale":
+            raise ConnectionError(f"take {take.number} is older than one that was answered")
+        next_due, now, *jobs = answer
+        if next_due >= 0:
+            due = next_due / 1000
+            take.next_due = due if take.next_due is None else min(due, take.next_due)
+        take.found += deliveries(queue, sent_at, now, jobs)
+
+    def _rest(self, take: _Take, left: float) -> None:
+        """Wait until there may be something to take, at most `left` seconds; raises ConnectionError."""
+        seconds = left if take.next_due is None else min(left, take.next_due + 0.001)
+        try:
+            self._taking.link.pop(wake(take.queues[0]), seconds)
+        except ConnectionError:
+            self._pending = None  # all that was asked is answered: nothing is to be repeated
+            raise
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Send the settlements and return the answers in the same order.
+
+        Raises ConnectionError when there was no complete answer or the server could not write: call again with the
+        same ones.
+        """
+        answers = settling.settle(
+            self._settling, self._where, settlements, self._session, self._retention, mine_only=False
+        )
+        for one in settlements:
+            self._where.forget(settling.receipt_id(one.receipt))
+        return answers
+
+    def interrupt(self) -> None:
+        """End a `take` that waits in another thread with a ConnectionError."""
+        self._taking.link.interrupt()
+
+    def close(self) -> None:
+        """Close both lines; a `take` or `settle` that waits raises ConnectionError."""
+        self._taking.close()
+        self._settling.close()

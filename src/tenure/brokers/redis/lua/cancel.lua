@@ -1,0 +1,19 @@
+-- cancel: a caller's wish that a job does not run, or not on.  ARGV: id, 1 ask or 2 terminate, how long it stays.
+-- Answers the words, or `unknown`.
+
+in_spite_of_full_memory()
+local id = ARGV[1]
+local first = call('HMGET', JOB .. id, 'st', 'f')
+if first[1] == '8' then id = first[2] end
+local job = load(id)
+if not job then return 'unknown' end
+if job.state <= 2 then
+  end_waiting(job, 6, 'cancelled', tonumber(ARGV[3]))
+  write_counts()
+  return 'cancelled'
+end
+if job.state ~= 3 then
+  return 'already ' .. ({[4] = 'done', [5] = 'dead', [6] = 'cancelled', [7] = 'dead'})[job.state]
+end
+call('HSET', job.key, 'c', math.max(tonumber(job.cancel or 0), tonumber(ARGV[2])))
+return 'asked'

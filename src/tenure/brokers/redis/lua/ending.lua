@@ -1,0 +1,156 @@
+-- The queue's rules, part 3: how a hand-out ends, and a job with it.
+
+-- A job as its end has to know it.
+local function load(id)
+  local f = call('HMGET', JOB .. id, 'st', 'n', 's', 'w', 'at', 'ls', 'c', 'm', 'wt', 'p', 'x')
+  if not f[1] then return nil end
+  return {
+    id = id, key = JOB .. id, state = tonumber(f[1]), number = tonumber(f[2] or 0), session = f[3], worker = f[4],
+    attempts = tonumber(f[5] or 0), losses = tonumber(f[6] or 0), cancel = f[7], m = f[8], waiters = f[9],
+    place = f[10], expires = f[11],
+  }
+end
+
+local function keep_until(keep)
+  return whole(NOW + math.max(keep, FLOOR))
+end
+
+-- The hand-out ends so: its lease is gone, and it is counted.  `...` are further fields of the job.
+local function end_handout(job, how, state, ...)
+  call('ZREM', LEASES, job.id .. job.session)
+  call('HDEL', job.key, 'pg')
+  call('HSET', job.key, 'st', state, 'ho', how, 'he', NOW, ...)
+  if how == 1 or how == 2 or how == 7 or how == 8 then
+    if not job.not_run then call('HSET', job.key, 'at', job.attempts + 1) end
+  elseif how == 5 or how == 6 then
+    call('HSET', job.key, 'ls', job.losses + 1)
+  end
+  count('/' .. HOW[how], 1)
+  count_worker(job.worker, '/' .. HOW[how], 1)
+  count_worker(job.worker, 'running', -1)
+end
+
+-- A job that is over: done, dead or cancelled.
+local function over(job, state, keep)
+  if state == 5 then
+    call('ZADD', DEAD, 0, job.id)
+  else
+    call('ZADD', ENDED, keep_until(keep), job.id)
+    count(state == 4 and 'done' or 'cancelled', 1)
+  end
+  tell(job.id, job.waiters)
+end
+
+-- `result`: the packed result, or nil.  `keep` and `window`: how long the job and its key stay.
+local function end_done(job, result, keep, window)
+  call('ZREM', LEASES, job.id .. job.session)
+  call('HDEL', job.key, 'b', 'pg')
+  if result then
+    call('HSET', job.key, 'st', 4, 'ho', 1, 'he', NOW, 'e', NOW, 'at', job.attempts + 1, 'ttl', keep, 'r', result)
+  else
+    call('HSET', job.key, 'st', 4, 'ho', 1, 'he', NOW, 'e', NOW, 'at', job.attempts + 1, 'ttl', keep)
+  end
+  count('/done', 1)
+  count_worker(job.worker, '/done', 1)
+  count_worker(job.worker, 'running', -1)
+  local o = options(job.m)
+  if o.key and window > 0 then
+    call('PEXPIRE', key_of(o.task, o.key), whole(window))
+  else
+    free_key(o)
+  end
+  over(job, 4, keep)
+end
+
+local function end_dead(job, how, reason, cause, failure)
+  end_handout(job, how, 5, 'e', NOW, 'y', reason, 'ca', cause, 'er', failure)
+  free_key(options(job.m))
+  over(job, 5)
+end
+
+local function end_cancelled(job, how, reason, failure, keep)
+  end_handout(job, how, 6, 'e', NOW, 'y', reason, 'ca', reason, 'er', failure)
+  free_key(options(job.m))
+  over(job, 6, keep)
+end
+
+local function wait_for(job, state, set, score)
+  call('ZADD', set, score, job.id)
+  if job.expires then call('ZADD', EXPIRING, job.expires, job.id) end
+  wake()
+end
+
+local function end_scheduled(job, how, delay, cause, failure)
+  local run_at = whole(math.min(NOW + delay, LAST_MOMENT))
+  end_handout(job, how, 1, 'ra', run_at, 'ca', cause, 'er', failure)
+  wait_for(job, 1, DUE, run_at)
+end
+
+local function end_ready(job, how, cause)
+  end_handout(job, how, 2, 'ca', cause)
+  wait_for(job, 2, READY, job.place)
+end
+
+-- The hand-out ended without the worker's word: given back, or dead at the last loss, or cancelled.
+local function cut_off(job, how, cause)
+  if job.cancel then
+    end_cancelled(job, how, 'cancelled while it ran', '', 0)
+  elseif how ~= 4 and job.losses + 1 >= options(job.m).max_losses then
+    end_dead(job, how, 'worker lost (' .. cause .. ')', cause, '')
+  else
+    end_ready(job, how, cause)
+  end
+end
+
+-- A job that waits is over: dead (expired) or cancelled.
+local function end_waiting(job, state, reason, keep)
+  call('ZREM', READY, job.id)
+  call('ZREM', DUE, job.id)
+  call('ZREM', EXPIRING, job.id)
+  call('HDEL', job.key, 'ra')
+  call('HSET', job.key, 'st', state, 'e', NOW, 'y', reason)
+  if state == 5 then
+    call('HSET', job.key, 'xp', 1)
+    count('expired', 1)
+  end
+  free_key(options(job.m))
+  over(job, state, keep)
+end
+
+-- How a hand-out that has ended did so: how, late, worker, session, and where in Q:h:ID it is (nil: in the job).
+local function ended(job, number)
+  if not job or job.state == 8 or number < 1 or number > job.number then return nil end
+  if number == job.number then
+    local f = call('HMGET', job.key, 'ho', 'l')
+    if not f[1] then return nil end
+    return {how = tonumber(f[1]), late = f[2], worker = job.worker, session = job.session}
+  end
+  local history = Q .. ':h:' .. job.id
+  local oldest = call('LINDEX', history, 0)
+  if not oldest then return nil end
+  local at = number - cmsgpack.unpack(oldest)[1]
+  local packed = at >= 0 and call('LINDEX', history, at)
+  if not packed then return nil end
+  local h = cmsgpack.unpack(packed)
+  return {how = h[8], late = h[9] == 1, worker = h[3], session = h[2], at = at, packed = h}
+end
+
+local function mark_late(job, handout)
+  if handout.at then
+    handout.packed[9] = 1
+    call('LSET', Q .. ':h:' .. job.id, handout.at, cmsgpack.pack(handout.packed))
+  else
+    call('HSET', job.key, 'l', 1)
+  end
+  count('refused', 1)
+  count_worker(handout.worker, 'refused', 1)
+end
+
+-- The jobs that a session holds: {id, ...}.
+local function held_by(session)
+  local ids = {}
+  for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+    if member:sub(33) == session then ids[#ids + 1] = member:sub(1, 32) end
+  end
+  return ids
+end

@@ -1,0 +1,115 @@
+-- The queue's rules on Redis, part 1: what all scripts share.  `scripts.py` puts this file in front of each of them.
+--
+-- Key layout, version 1.  KEYS[1] is a queue's own key, `tenure:{NAME}`; every other key of the queue begins with it,
+-- so that all of them are in one hash slot and a script changes a queue in one step.  In NAME the bytes % { } are
+-- written %25 %7B %7D.  Times are whole milliseconds by the server's TIME.
+--
+--   Q             hash    place (grows with each job that becomes ready anew), what only grows of the record (added,
+--                         duplicates, done, cancelled, purged, refused, handed_out, /done ... /cancelled), expired (a
+--                         size), paused, closed, idkeys (a key that looks like an id is or was held), seen (when a
+--                         worker was answered last), run (which run of the server that was), keep (nothing is swept
+--                         before)
+--   Q:workers     hash    COUNTER:WORKER -> number (handed_out, running, refused, /done ... /cancelled)
+--   Q:j:ID        hash    a job, or the alias of a duplicate (st 8); see below
+--   Q:h:ID        list    its earlier hand-outs, packed, oldest first
+--   Q:ready       zset    ID by (9 - priority) * 2^48 + place
+--   Q:due         zset    ID by run_at
+--   Q:leases      zset    ID SESSION (64 digits) by the lease's end
+--   Q:dead        zset    ID by 0, so in the order of ids
+--   Q:ended       zset    ID by when it may be swept: done, cancelled, purged
+--   Q:expiring    zset    ID by expires, while the job waits
+--   Q:k:TASK\0KEY string  ID and fingerprint of the job that holds an explicit key
+--   Q:s:SESSION   string  the last take number that was answered in this queue, or `closed`
+--   Q:wake        list    one token at most, while there may be something to take
+--   Q:swept       hash    what a sweep took away, in the counters of Q and Q:workers
+--
+-- A job is in exactly one of ready, due, leases, dead and ended.  Its fields:
+--   st  state: 1 scheduled 2 ready 3 running 4 done 5 dead 6 cancelled 7 purged 8 alias (then f: the first id)
+--   m   what never changes: `d` and msgpack [task, fingerprint] where all else is the default, or `o` and msgpack
+--       [task, fingerprint, key, priority, visibility timeout, max_attempts, max_losses, run_at, expires] (nil: none;
+--       a time is [milliseconds, relative])
+--   b   the body (gone once done)     p   place in `ready`     a  added at     ra  run_at     x  expires
+--   n   hand-outs so far   at  attempts   ls  losses   c  cancel mark (1 ask, 2 terminate)
+--   e   ended at   y  why dead or cancelled   xp  1: expired   r  result   pg  progress
+--   wt  channels of those who wait for the end, each followed by a space
+--   of the last hand-out:  s session  w worker  tk take  v visibility timeout  hb begin  he end  ho how  l late
+--                          ca cause  er error
+--   how: 1 done 2 retried 3 released 4 left 5 returned 6 lost 7 dead 8 cancelled (no ho: it runs)
+
+local call = redis.call
+local Q = KEYS[1]
+local JOB, READY, DUE, LEASES = Q .. ':j:', Q .. ':ready', Q .. ':due', Q .. ':leases'
+local DEAD, ENDED, EXPIRING, WAKE = Q .. ':dead', Q .. ':ended', Q .. ':expiring', Q .. ':wake'
+local FLOOR = 600000
+local KEPT = 100
+local LAST_MOMENT = 9007199254740991
+local STEP = 281474976710656
+local HOW = {'done', 'retried', 'released', 'left', 'returned', 'lost', 'dead', 'cancelled'}
+local PLAIN = {priority = 5, max_attempts = 20, max_losses = 5}
+
+local clock = call('TIME')
+local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- A script that begins with a write which needs no memory may write on where an add is refused with OOM.
+local function in_spite_of_full_memory()
+  call('DEL', Q .. ':none')
+end
+
+-- Counts are gathered and written once, at the end.
+local counts, by_worker = {}, {}
+
+local function count(name, n)
+  counts[name] = (counts[name] or 0) + n
+end
+
+local function count_worker(worker, name, n)
+  local field = name .. ':' .. worker
+  by_worker[field] = (by_worker[field] or 0) + n
+end
+
+local function write_counts()
+  for name, n in pairs(counts) do
+    if n ~= 0 then call('HINCRBY', Q, name, n) end
+  end
+  for field, n in pairs(by_worker) do
+    if n ~= 0 then call('HINCRBY', Q .. ':workers', field, n) end
+  end
+end
+
+-- What the message says beside its body.
+local function options(m)
+  if m:byte(1) == 100 then return PLAIN end
+  local o = cmsgpack.unpack(m:sub(2))
+  return {
+    task = o[1], fingerprint = o[2], key = o[3], priority = o[4], vt = o[5], max_attempts = o[6], max_losses = o[7],
+    run_at = o[8], expires = o[9],
+  }
+end
+
+local function key_of(task, key)
+  return Q .. ':k:' .. task .. '\0' .. key
+end
+
+local function free_key(o)
+  if o.key then call('DEL', key_of(o.task, o.key)) end
+end
+
+local function wake()
+  if call('LLEN', WAKE) == 0 then call('LPUSH', WAKE, '1') end
+end
+
+-- Whoever waits for the end of this job is told.
+local function tell(id, channels)
+  if channels then
+    for channel in channels:gmatch('%S+') do call('PUBLISH', channel, id) end
+    call('HDEL', JOB .. id, 'wt')
+  end
+end
+
+local function next_score(priority)
+  return whole((9 - priority) * STEP + call('HINCRBY', Q, 'place', 1))
+end

@@ -1,0 +1,13 @@
+-- show: all that is known of jobs of this queue.  ARGV: ids.  Answers an item each: 0, or {fields, hand-outs} where
+-- fields are names and values in turn, and the hand-outs those before the last one, packed.
+
+local answers = {}
+for at, id in ipairs(ARGV) do
+  local state = call('HGET', JOB .. id, 'st')
+  if not state or state == '8' then
+    answers[at] = 0
+  else
+    answers[at] = {call('HGETALL', JOB .. id), call('LRANGE', Q .. ':h:' .. id, 0, -1)}
+  end
+end
+return answers

@@ -1,0 +1,84 @@
+"""What a job's message is to Redis: a head that the scripts can read, and a body that they cannot.
+
+The head holds what never changes (see `m` at the head of `lua/prelude.lua`).  Nearly all jobs have only a task and a
+fingerprint there, and everything else as it is by default.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from msgpack import packb, unpackb
+
+from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, Message, When
+from tenure.wire.encode import milliseconds
+
+_PLAIN = (None, DEFAULT_PRIORITY, None, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, None, None)
+
+
+class Head(NamedTuple):
+    """A head, read back."""
+
+    task: str
+    fingerprint: bytes
+    key: str | None = None
+    priority: int = DEFAULT_PRIORITY
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    max_losses: int = DEFAULT_MAX_LOSSES
+
+
+def pack_head(message: Message) -> bytes:
+    """Return a message's head.
+
+    Raises ValueError for a fingerprint that is not 16 bytes long.
+    """
+    options = (
+        message.key,
+        message.priority,
+        message.visibility_timeout,
+        message.max_attempts,
+        message.max_losses,
+        message.run_at,
+        message.expires,
+    )
+    if options == _PLAIN and len(message.fingerprint) == 16:
+        return _before_fingerprint(message.task) + message.fingerprint
+    return _with_options(message)
+
+
+@lru_cache(maxsize=1024)
+def _before_fingerprint(task: str) -> bytes:
+    packed: bytes = packb([task, b"-" * 16], use_bin_type=False)
+    return b"d" + packed[:-16]
+
+
+def _with_options(message: Message) -> bytes:
+    vt = message.visibility_timeout
+    fields = (
+        message.task,
+        message.fingerprint,
+        message.key,
+        message.priority,
+        None if vt is None else max(1, milliseconds(vt)),
+        message.max_attempts,
+        message.max_losses,
+        _time(message.run_at),
+        _time(message.expires),
+    )
+    packed: bytes = packb(fields, use_bin_type=False)
+    return b"o" + packed
+
+
+def _time(when: When | None) -> tuple[int, bool] | None:
+    return None if when is None else (milliseconds(when.seconds), when.relative)
+
+
+def read_head(packed: bytes) -> Head:
+    """Return what a head says."""
+    fields: list[Any] = unpackb(packed[1:], raw=True, use_list=True)
+    task, fingerprint = fields[0].decode(), fields[1]
+    if len(fields) == 2:
+        return Head(task, fingerprint)
+    _, _, key, priority, _, max_attempts, max_losses, *_ = fields
+    return Head(task, fingerprint, None if key is None else key.decode(), priority, max_attempts, max_losses)

@@ -1,0 +1,101 @@
+"""What became of jobs: asked for once, and told by the server when they end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from tenure.broker import JobState
+from tenure.brokers.redis.line import Ask, Line
+from tenure.brokers.redis.scripts import STATES
+from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.whereabouts import Whereabouts
+from tenure.clock import Clock
+from tenure.errors import BrokerUnavailable
+from tenure.wire.commands import FLOOR, OVER
+
+IDS_PER_CALL = 500
+
+
+class RedisResults:
+    """The `ResultStore` of Redis."""
+
+    def __init__(
+        self, line: Line, where: Whereabouts, *, clock: Clock, closing: threading.Event, retention: Retention
+    ) -> None:
+        self._line = line
+        self._where = where
+        self._clock = clock
+        self._closing = closing
+        self._rows = max(retention.result_ttl / 1000, FLOOR)
+
+    def states(self, ids: Sequence[str]) -> list[JobState]:
+        """What is known of each job now, in order; raises BrokerUnavailable."""
+        try:
+            return self._states(ids)
+        except ConnectionError as error:
+            raise BrokerUnavailable(str(error)) from error
+
+    def _states(self, ids: Sequence[str], channel: str = "") -> list[JobState]:
+        found: dict[str, JobState] = {}
+        missing = list(dict.fromkeys(ids))
+        while missing:
+            part = missing[:IDS_PER_CALL]
+            queues = self._where.find(part)
+            by_queue: dict[str, list[str]] = {}
+            for id in part:
+                if id in queues:
+                    by_queue.setdefault(queues[id], []).append(id)
+                else:
+                    found[id] = self._unknown(id)
+            asks = [Ask(STATES, queue, [channel, *members]) for queue, members in by_queue.items()]
+            answers = self._line.ask_all(asks)[1] if asks else []
+            for (queue, members), answer in zip(by_queue.items(), answers, strict=True):
+                for id, state in zip(members, answer, strict=True):
+                    if state == 0:
+                        self._where.forget(id)
+                        found[id] = self._unknown(id)
+                    elif state[4] != b"later":
+                        found[id] = _state(id, queue, state)
+            missing = [id for id in missing if id not in found]
+        return [found[id] for id in ids]
+
+    def _unknown(self, id: str) -> JobState:
+        """Never heard of, or forgotten by now: the id itself tells when it was made."""
+        try:
+            old = id[12] == "7" and int(id[:12], 16) / 1000 + self._rows < self._clock.wall()
+        except (ValueError, IndexError):
+            old = False
+        return JobState(id, "expired" if old else "unknown")
+
+    def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
+        """Wait until at least one of the jobs has ended (or is unknown), at most `seconds`; the state of each.
+
+        Raises BrokerUnavailable.
+        """
+        end = self._clock.boot() + seconds
+        while True:
+            states = self.states(ids)
+            left = end - self._clock.boot()
+            if left <= 0 or any(state.state in OVER for state in states):
+                return states
+            self._clock.wait(self._closing, min(left, 0.05))
+
+    def close(self) -> None:
+        """End all waits."""
+
+
+def _state(id: str, queue: str, fields: Sequence[Any]) -> JobState:
+    name, attempts, losses, reason, kind, body = fields
+    return JobState(
+        id,
+        cast("Literal['unknown']", name.decode()),
+        attempts,
+        losses,
+        reason.decode("utf-8", "replace"),
+        body if kind == b"result" else None,
+        body if kind == b"failure" else b"",
+        body if kind == b"progress" else None,
+        queue,
+    )

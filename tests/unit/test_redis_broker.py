@@ -1,0 +1,312 @@
+"""The queue's rules on Redis, against a real server whose clock stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tenure.broker import EndedAs, Extend, Settled
+from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound
+from tenure.message import Settlement, When
+from tests.stage.redis_lab import RedisLab, done, hexid, message, session_of, standing_clock
+from tests.stage.redis_servers import RedisServer
+
+
+@pytest.fixture
+def lab(redis_server: RedisServer) -> Iterator[RedisLab]:
+    with standing_clock():
+        one = RedisLab(redis_server)
+        yield one
+        one.close()
+
+
+def ids(deliveries: object) -> list[int]:
+    assert isinstance(deliveries, list)
+    return [int(one.message.id[13:], 16) for one in deliveries]
+
+
+# ---------------------------------------------------------------------------------------------------------------- adds
+
+
+def test_a_job_is_stored_once_whatever_is_repeated(lab: RedisLab) -> None:
+    assert lab.add(message(1))[0] == (hexid(1), True, None)
+    assert lab.add(message(1), message(1))[1] == (hexid(1), True, None)
+    assert lab.counts() == {"added": 1, "ready": 1}
+    assert ids(lab.consumer().take(10, 0)) == [1]
+
+
+def test_a_key_is_held_by_one_job_until_its_window_is_over(lab: RedisLab) -> None:
+    first, second, other = lab.add(message(1, key="k"), message(2, key="k"), message(3, key="k", fingerprint=b"g" * 16))
+    assert first.created
+    assert second == (hexid(1), False, None)
+    assert isinstance(other.error, KeyConflict)
+    assert other.error.first_id == hexid(1)
+    assert lab.add(message(2, key="k"))[0].id == hexid(1), "the repeat of a duplicate is found by its id"
+    assert lab.counts() == {"added": 1, "duplicates": 1, "ready": 1}
+    assert lab.add(message(4, key="k", task="u"))[0].created, "a key is its task's"
+    assert (lab.broker.counts().added, lab.broker.counts().duplicates) == (2, 2)
+
+
+def test_an_automatic_key_meets_the_first_job(lab: RedisLab) -> None:
+    lab.add(message(1))
+    assert lab.add(message(2, key=hexid(1)))[0].id == hexid(1)
+
+
+def test_a_dead_job_frees_its_key(lab: RedisLab) -> None:
+    consumer = lab.consumer()
+    lab.add(message(1, key="k"))
+    (job,) = consumer.take(1, 0)
+    consumer.settle([Settlement(job.receipt, "dead", reason="no")])
+    assert lab.add(message(2, key="k"))[0].created
+    with pytest.raises(KeyConflict):
+        lab.broker.admin().requeue(hexid(1))
+
+
+# --------------------------------------------------------------------------------------------------------------- takes
+
+
+def test_the_highest_priority_goes_first_and_then_whoever_came_first(lab: RedisLab) -> None:
+    lab.add(message(1), message(2, priority=0), message(3, priority=9), message(4), message(5, priority=9))
+    assert ids(lab.consumer().take(10, 0)) == [3, 5, 1, 4, 2]
+
+
+def test_a_delayed_job_waits_for_its_time(lab: RedisLab) -> None:
+    lab.add(message(1, run_at=When(10.0, True)), message(2, run_at=When(lab.now / 1000 + 5)), message(3))
+    consumer = lab.consumer()
+    assert ids(consumer.take(10, 0)) == [3]
+    lab.pass_time(4.999)
+    assert consumer.take(10, 0) == []
+    lab.pass_time(0.001)
+    assert ids(consumer.take(10, 0)) == [2]
+    lab.pass_time(5)
+    assert ids(consumer.take(10, 0)) == [1]
+
+
+def test_a_job_that_did_not_start_in_time_is_dead(lab: RedisLab) -> None:
+    lab.add(message(1, expires=When(5.0, True)), message(2), message(3, expires=When(60.0, True)))
+    lab.pass_time(5)
+    second, third = lab.consumer().take(10, 0)
+    assert (second.start_by, third.message.id) == (None, hexid(3))
+    assert third.start_by is not None
+    assert lab.counts() == {"added": 3, "dead": 1, "expired": 1, "handed_out": 2, "running": 2}
+    (state,) = lab.broker.results().states([hexid(1)])
+    assert (state.state, state.reason) == ("dead", "expired")
+
+
+def test_a_repeated_take_brings_what_still_runs_and_nothing_new(lab: RedisLab) -> None:
+    lab.add(*(message(n) for n in range(1, 6)))
+    consumer = lab.consumer()
+    first = consumer.take(2, 0)
+    consumer.settle([done(first[0])])
+    lab.pass_time(10)
+    again = lab.consumer()  # the same session and number, as after a broken connection
+    assert [job.receipt for job in again.take(5, 0)] == [first[1].receipt]
+    assert lab.counts()["handed_out"] == 2
+    assert ids(again.take(5, 0)) == [3, 4, 5]
+
+
+def test_a_worker_of_several_queues_takes_from_all(lab: RedisLab) -> None:
+    names = ["a:b", "a b{c}%", "队列", "x" * 300]
+    lab.add(*(message(n, queue=queue) for n, queue in enumerate(names, 1)))
+    taken = lab.consumer(queues=names).take(4, 0)
+    assert {job.message.queue for job in taken} == set(names)
+    assert sorted(lab.verified()["queues"]) == sorted(names)
+
+
+# --------------------------------------------------------------------------------------------------- settling, leases
+
+
+def test_each_settlement_is_answered_the_same_again_and_refused_otherwise(lab: RedisLab) -> None:
+    lab.add(*(message(n) for n in range(1, 6)))
+    consumer = lab.consumer()
+    a, b, c, d, e = consumer.take(5, 0)
+    verbs = [
+        done(a, b"r"),
+        Settlement(b.receipt, "retry", delay=5.0, reason="oops", error=b"e"),
+        Settlement(c.receipt, "dead", reason="no", error=b"f"),
+        Settlement(d.receipt, "cancel", reason="unwanted"),
+        Settlement(e.receipt, "release", delay=0.0),
+    ]
+    answers = [Settled("ok", word) for word in ("done", "scheduled", "dead", "cancelled", "released")]
+    assert consumer.settle(verbs) == answers
+    assert consumer.settle(verbs) == answers
+    assert consumer.settle([done(b)]) == [Settled("refused", "retried")]
+    assert consumer.settle([done(b)]) == [Settled("refused", "retried")]
+    assert consumer.settle([Settlement(a.receipt, "release"), done(a)]) == [Settled("lost"), Settled("ok", "done")]
+    assert consumer.settle([Settlement(f"{hexid(9)}:1".encode(), "done")]) == [Settled("gone")]
+    assert lab.counts() == {
+        "added": 5, "done": 1, "dead": 1, "cancelled": 1, "scheduled": 1, "ready": 1, "handed_out": 5, "refused": 1,
+        "/done": 1, "/retried": 1, "/dead": 1, "/cancelled": 1, "/released": 1,
+    }  # fmt: skip
+
+
+def test_the_last_attempt_that_fails_makes_the_job_dead(lab: RedisLab) -> None:
+    lab.add(message(1, max_attempts=2))
+    consumer = lab.consumer()
+    (job,) = consumer.take(1, 0)
+    consumer.settle([Settlement(job.receipt, "retry", reason="oops")])
+    (job,) = consumer.take(1, 0)
+    assert (job.attempt, job.fence) == (2, 2)
+    assert consumer.settle([Settlement(job.receipt, "retry", reason="oops", error=b"e")]) == [Settled("ok", "dead")]
+    (dead,) = lab.broker.admin().dead(None, 10, None)
+    assert dead["reason"] == "gave up after 2 attempts: oops"
+    assert [one["ended"] for one in dead["handouts"]] == ["retried", "dead"]
+
+
+def test_a_lease_that_runs_out_comes_back_and_the_late_done_is_refused(lab: RedisLab) -> None:
+    lab.add(message(1, max_losses=2))
+    first, second = lab.consumer(1, vt=10.0), lab.consumer(2)
+    (job,) = first.take(1, 0)
+    lab.pass_time(6)
+    assert lab.keeper.extend([Extend(job.receipt)])[0].deadline is not None
+    lab.pass_time(9.999)
+    assert second.take(1, 0) == []
+    lab.pass_time(0.001)
+    (again,) = second.take(1, 0)
+    assert (again.fence, again.losses, again.attempt) == (2, 1, 1)
+    assert lab.keeper.extend([Extend(job.receipt), Extend(b"0" * 32 + b":1")]) == [(None, None), (None, None)]
+    assert first.settle([done(job)]) == [Settled("refused", "returned")]
+    lab.keeper.bye(session_of(2), "lost", "signal 9", [])
+    (state,) = lab.broker.results().states([hexid(1)])
+    assert (state.state, state.losses, state.reason) == ("dead", 2, "worker lost (signal 9)")
+
+
+def test_bye_gives_all_back_and_tells_how_each_had_ended(lab: RedisLab) -> None:
+    lab.add(*(message(n, queue=f"q{n % 2}") for n in range(1, 5)))
+    consumer = lab.consumer(queues=["q0", "q1"])
+    jobs = consumer.take(4, 0)
+    consumer.settle([done(jobs[0])])
+    receipts = [jobs[0].receipt, jobs[1].receipt, b"f" * 32 + b":1"]
+    ended = [EndedAs("done"), EndedAs("left"), EndedAs("unknown")]
+    assert lab.keeper.bye(session_of(1), "left", "drained", receipts) == ended
+    assert lab.keeper.bye(session_of(1), "left", "drained", receipts) == ended
+    assert consumer.settle([done(jobs[1])]) == [Settled("closed")]
+    assert len(lab.consumer(2, queues=["q0", "q1"]).take(9, 0)) == 3
+
+
+def test_a_take_that_nobody_reads_is_given_back(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    consumer = lab.consumer()
+    jobs = consumer.take(2, 0)
+    lab.keeper.untake(session_of(1), 1, "nobody listens", [jobs[0].receipt])
+    assert lab.counts() == {"added": 2, "ready": 1, "running": 1, "handed_out": 2, "/left": 1}
+    lab.keeper.untake(session_of(1), 2, "nobody listens", [])
+    assert consumer.take(2, 0) == [], "the number grants nothing any more"
+    assert ids(consumer.take(2, 0)) == [2]
+
+
+# ---------------------------------------------------------------------------------------------------------- operators
+
+
+def test_a_running_job_is_told_that_it_is_not_wanted(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    consumer, admin = lab.consumer(), lab.broker.admin()
+    (job,) = consumer.take(1, 0)
+    assert admin.cancel(hexid(1)) == "asked"
+    assert lab.keeper.extend([Extend(job.receipt)])[0].cancel == "ask"
+    assert admin.cancel(hexid(1), terminate=True) == "asked"
+    assert lab.keeper.extend([Extend(job.receipt)])[0].cancel == "terminate"
+    assert admin.cancel(hexid(2)) == "cancelled"
+    assert consumer.settle([Settlement(job.receipt, "retry")]) == [Settled("ok", "cancelled")]
+    assert admin.cancel(hexid(1)) == "already cancelled"
+    with pytest.raises(JobNotFound):
+        admin.cancel(hexid(7))
+    assert lab.counts() == {"added": 2, "cancelled": 2, "handed_out": 1, "/cancelled": 1}
+
+
+def test_queues_are_paused_closed_and_emptied(lab: RedisLab) -> None:
+    admin = lab.broker.admin()
+    with pytest.raises(QueueNotFound):
+        admin.switch("pause", "q")
+    lab.add(message(1), message(2, run_at=When(60.0, True)))
+    assert admin.switch("pause", "q") == "paused"
+    assert lab.consumer().take(1, 0) == []
+    assert admin.switch("close", "q") == "closed"
+    added, known = lab.add(message(3), message(1))
+    assert isinstance(added.error, QueueClosed)
+    assert known.created
+    assert [admin.switch("resume", "q"), admin.switch("open", "q")] == ["resumed", "open"]
+    assert admin.purge_queue("q") == 2
+    assert lab.counts() == {"added": 2, "cancelled": 2}
+
+
+def test_a_dead_job_is_put_back_or_purged(lab: RedisLab) -> None:
+    admin, consumer = lab.broker.admin(), lab.consumer()
+    lab.add(message(1, expires=When(1.0, True)), message(2))
+    lab.pass_time(2)
+    (job,) = consumer.take(1, 0)
+    consumer.settle([Settlement(job.receipt, "dead", reason="no", ran=False)])
+    assert [one["id"] for one in admin.dead("q", 1, None)] == [hexid(1)]
+    assert [one["id"] for one in admin.dead(None, 1, hexid(1))] == [hexid(2)]
+    assert admin.requeue(hexid(1)) == "ready"
+    assert admin.requeue(hexid(1)) == "already ready"
+    assert [admin.purge(hexid(2)), admin.purge(hexid(2))] == ["purged", "already purged"]
+    assert lab.broker.results().states([hexid(2)])[0].reason == "purged from the dead list: no"
+    assert lab.counts() == {"added": 2, "purged": 1, "ready": 1, "handed_out": 1, "/dead": 1}
+    assert ids(consumer.take(5, 0)) == [1]
+
+
+# ---------------------------------------------------------------------------------------------------------- retention
+
+
+def test_what_is_over_is_kept_for_its_time_and_counted_for_ever(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    consumer = lab.consumer()
+    one, two = consumer.take(2, 0)
+    consumer.settle([done(one, b"r"), Settlement(two.receipt, "retry")])
+    (two,) = consumer.take(1, 0)
+    consumer.settle([done(two)])
+    before = lab.counts()
+    assert lab.broker.results().states([hexid(1)])[0].result == b"r"
+    lab.pass_time(3_599)
+    consumer.take(1, 0)
+    assert lab.broker.results().states([hexid(1)])[0].state == "done"
+    lab.pass_time(2)
+    assert lab.broker.results().states([hexid(1)])[0].state == "expired"
+    consumer.take(1, 0)
+    assert lab.broker.admin().job(hexid(1)) is None
+    assert lab.counts() == before
+    assert lab.server.command("KEYS", "tenure:{q}:[jh]:*") == []
+
+
+# ------------------------------------------------------------------------------------------------ the server was away
+
+
+def test_a_server_that_stood_still_gives_each_lease_its_full_time_again(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    first, second = lab.consumer(1, vt=10.0), lab.consumer(2)
+    (job,) = first.take(1, 0)
+    assert ids(second.take(1, 0)) == [2]
+    before = lab.clock.own
+    lab.pass_time(60)
+    lab.clock.own = before + 500  # for the worker only half a second has passed since its last answer
+    assert second.take(1, 0) == []
+    (held,) = lab.keeper.extend([Extend(job.receipt)])
+    assert held.deadline is not None
+    lab.pass_time(9.999)
+    assert second.take(1, 0) == []
+    lab.pass_time(0.001)
+    assert ids(second.take(1, 0)) == [1]
+
+
+def test_leases_end_as_ever_where_only_nobody_took(lab: RedisLab) -> None:
+    lab.add(message(1))
+    first, second = lab.consumer(1, vt=10.0), lab.consumer(2)
+    first.take(1, 0)
+    second.take(1, 0)
+    lab.pass_time(60)
+    assert ids(second.take(1, 0)) == [1]
+
+
+def test_a_start_of_the_server_gives_each_lease_its_full_time_again(lab: RedisLab) -> None:
+    lab.add(message(1))
+    first, second = lab.consumer(1, vt=10.0), lab.consumer(2)
+    (job,) = first.take(1, 0)
+    lab.server.restart()
+    lab.pass_time(60)
+    second.close()
+    second = lab.consumer(3)
+    assert second.take(1, 0) == []
+    assert first.settle([done(job)]) == [Settled("ok", "done")]
+    assert lab.counts() == {"added": 1, "done": 1, "handed_out": 1, "/done": 1}
