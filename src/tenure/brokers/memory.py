@@ -75,7 +75,13 @@ class MemoryBroker:
     @property
     def capabilities(self) -> Capabilities:
         """Flags and limits: those of a server with its defaults, but for its reach."""
-        return Capabilities(max_body=self.max_body, max_batch=MAX_BATCH_LINES, one_process=True)
+        return Capabilities(
+            max_body=self.max_body,
+            max_batch=MAX_BATCH_LINES,
+            one_process=True,
+            survives_restart=False,
+            renews_leases=False,
+        )
 
     def add(self, messages: Sequence[Message]) -> list[Added]:
         """Store the messages; one answer a message, in order."""

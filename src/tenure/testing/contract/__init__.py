@@ -14,13 +14,16 @@ from tenure.testing.contract.accounts import RecordContract
 from tenure.testing.contract.adding import AddingContract
 from tenure.testing.contract.keys import KeyContract
 from tenure.testing.contract.leasing import LeasingContract, LeavingContract
+from tenure.testing.contract.network import NetworkContract
 from tenure.testing.contract.operating import CancelContract, DeadListContract, QueueContract
 from tenure.testing.contract.raw import GarbageContract
+from tenure.testing.contract.restarting import RestartContract
 from tenure.testing.contract.results import ResultContract
 from tenure.testing.contract.settling import AgainContract, SettlingContract
 from tenure.testing.contract.site import Address, BrokerSite
 from tenure.testing.contract.taking import TakingContract
 from tenure.testing.contract.timing import OrderContract, TimeContract
+from tenure.testing.contract.weather import WeatherContract
 
 __all__ = [
     "AddingContract",
@@ -34,13 +37,16 @@ __all__ = [
     "KeyContract",
     "LeasingContract",
     "LeavingContract",
+    "NetworkContract",
     "OrderContract",
     "QueueContract",
     "RecordContract",
+    "RestartContract",
     "ResultContract",
     "SettlingContract",
     "TakingContract",
     "TimeContract",
+    "WeatherContract",
 ]
 
 
@@ -60,5 +66,8 @@ class BrokerContract(
     QueueContract,
     RecordContract,
     GarbageContract,
+    NetworkContract,
+    WeatherContract,
+    RestartContract,
 ):
     """All of it."""

@@ -34,7 +34,7 @@ class AddingContract(ContractPart):
 
     def test_a_job_comes_as_it_was_added(self, scene: Scene) -> None:
         given = scene.message(
-            7, task="shop.charge", priority=5, timeout=12.5, max_attempts=3, max_losses=2,
+            7, task=f"shop.charge {scene.queue}", priority=5, timeout=12.5, max_attempts=3, max_losses=2,
             headers={"trace": "abc", "深": [1, b"\x00\xff"]}, key="order:7" if scene.can.keys else None,
         )  # fmt: skip
         (added,) = scene.broker.add([given])

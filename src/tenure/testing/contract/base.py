@@ -50,16 +50,19 @@ class ContractPart:
 
 
 def needs(*flags: str) -> Callable[[Test], Test]:
-    """Run the test where the capabilities say all of these; else hold the broker to a clear refusal of the first that
-    they deny."""
+    """Run the test where the capabilities say all of these; else hold the broker to what it says that it is not.
+
+    `network` is no capability: a site without addresses has to be one of a broker in one process.
+    """
 
     def decorate(test: Test) -> Test:
         @wraps(test)
-        def held(self: ContractPart, scene: Scene, **others: object) -> None:
+        def held(self: ContractPart, **given: Any) -> None:
             __tracebackhide__ = True
+            scene: Scene = given["scene"] if "scene" in given else given["rough"]
             lacking = next((flag for flag in flags if not _has(scene, flag)), None)
             if lacking is None:
-                test(self, scene=scene, **others)
+                test(self, **given)
             else:
                 _assert_lacking(scene, lacking)
 
@@ -69,6 +72,8 @@ def needs(*flags: str) -> Callable[[Test], Test]:
 
 
 def _has(scene: Scene, flag: str) -> bool:
+    if flag == "network":
+        return bool(scene.site.addresses)
     value = getattr(scene.can, flag)
     return value is None or bool(value >= LONGEST_DELAY if flag == "max_delay" else value)
 
@@ -82,8 +87,24 @@ def _assert_lacking(scene: Scene, flag: str) -> None:
         assert scene.broker.admin() is None, "admin() is there, and the capabilities do not say operated"
     elif flag == "keeps_results":
         assert scene.broker.results() is None, "results() is there, and the capabilities do not say keeps_results"
+    elif flag == "network":
+        assert scene.can.one_process, "a site without addresses is for a broker without a network: one_process"
+    elif flag == "survives_restart":
+        _assert_gone(scene)
     else:
         assert getattr(scene.can, flag) is False
+
+
+def _assert_gone(scene: Scene) -> None:
+    """A broker that forgets with its process has forgotten everything: nothing is half there."""
+    __tracebackhide__ = True
+    scene.add()
+    assert scene.site.kill()
+    scene.site.restart()
+    later = Scene(scene.site)
+    later.queue = scene.queue
+    later.worker().nothing(0.1)
+    later.close()
 
 
 def assert_refused(answer: Added, word: str) -> None:

@@ -6,7 +6,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 from tenure.broker import Added, Admin, Broker, Consumer, Keeper, ResultStore, Settled
@@ -63,6 +63,17 @@ def add(broker: Broker, messages: Sequence[Message]) -> list[Added]:
     except BrokerUnavailable as error:
         unconfirmed = error
     return insist(unconfirmed.resend)
+
+
+class Insistent:
+    """Verbs that are each repeated while the connection breaks."""
+
+    def __init__(self, verbs: object) -> None:
+        self._verbs = verbs
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        verb: Callable[..., Any] = getattr(self._verbs, name)
+        return lambda *args, **words: insist(lambda: verb(*args, **words))
 
 
 def id_of(delivery: Delivery) -> str:
@@ -160,21 +171,25 @@ class Scene:
         """Return a keeper in a process of its own."""
         keeper = self.client().keeper()
         self._closing.append(keeper)
-        return keeper
+        return self._insistent(keeper)
 
     @property
     def results(self) -> ResultStore:
         """Return the results of a broker that keeps them."""
         results = self.broker.results()
         assert results is not None, "results() is None, though the capabilities say keeps_results"
-        return results
+        return self._insistent(results)
 
     @property
     def admin(self) -> Admin:
         """Return the operator's verbs of a broker that has them."""
         admin = self.broker.admin()
         assert admin is not None, "admin() is None, though the capabilities say operated"
-        return admin
+        return self._insistent(admin)
+
+    def _insistent(self, verbs: T) -> T:
+        """Where connections are broken on purpose, every line is sent again until it is answered."""
+        return cast("T", Insistent(verbs)) if self.through else verbs
 
     # -- what they do
 
@@ -205,6 +220,13 @@ class Scene:
             return
         found = self.results.states([id])[0]
         assert found.state == expected, f"job {id} is {found.state}, and has to be {expected}: {found}"
+
+    def check_counts(self, **expected: int) -> None:
+        """Fail where the record of this test's queue says something else; a broker that keeps none is asked nothing."""
+        __tracebackhide__ = True
+        if self.can.operated and self.can.keeps_record:
+            counts = self.counts()
+            assert {name: counts[name] for name in expected} == expected
 
     def counts(self) -> dict[str, int]:
         """Return the record's counts of this test's queue, the hand-outs' ends named like `/done`."""
