@@ -127,7 +127,7 @@ class RedisBroker:
 
     def keeper(self) -> RedisKeeper:
         """Return what extends and ends leases, over a connection of its own."""
-        return RedisKeeper(self._line(), self._retention, self.clock)
+        return RedisKeeper(self._line(), self._retention)
 
     def admin(self) -> RedisAdmin:
         """Return the operator's verbs."""

@@ -9,7 +9,7 @@ from tenure.broker import Settled
 from tenure.brokers.redis import settling
 from tenure.brokers.redis.deliveries import deliveries
 from tenure.brokers.redis.layout import wake
-from tenure.brokers.redis.line import Line, Pulse
+from tenure.brokers.redis.line import Line
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import TAKE
 from tenure.brokers.redis.settling import Retention
@@ -60,7 +60,6 @@ class RedisConsumer:
         self._vt = max(1, milliseconds(visibility_timeout))
         self._retention = retention
         self._boot = clock.boot
-        self._pulse = Pulse(clock)
         self._where = Whereabouts(settling)
         self._turn = 0
         self._pending: _Take | None = None
@@ -121,11 +120,8 @@ class RedisConsumer:
             self._vt,
             TAKE_BYTES,
             "repeat" if take.broke else "",
-            self._taking.run_of(queue),
-            self._pulse.quiet(queue),
         ]
         sent_at, answer = self._taking.ask(TAKE, queue, args)
-        self._pulse.answered(queue)
         if answer[0] == b"closed":
             self._pending = None
             raise ServerError("closed", "this session was said bye to")

@@ -7,12 +7,12 @@ from typing import Literal
 
 from tenure.broker import EndedAs, Extend, Extended, Settled
 from tenure.brokers.redis import settling
-from tenure.brokers.redis.line import Ask, Line, Pulse
+from tenure.brokers.redis.line import Ask, Line
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import BYE, EXTEND, UNTAKE
 from tenure.brokers.redis.settling import Retention, receipt_id, receipt_words
 from tenure.brokers.redis.whereabouts import Whereabouts
-from tenure.clock import Clock, own_deadline
+from tenure.clock import own_deadline
 from tenure.engine.states import H_LEFT, H_LOST, HOW_NAMES
 from tenure.message import Settlement
 
@@ -22,10 +22,9 @@ _MARKS: tuple[Literal["ask", "terminate"] | None, ...] = (None, "ask", "terminat
 class RedisKeeper:
     """Extends and ends leases; a receipt does not name its queue, which is looked up once a job."""
 
-    def __init__(self, line: Line, retention: Retention, clock: Clock) -> None:
+    def __init__(self, line: Line, retention: Retention) -> None:
         self._line = line
         self._retention = retention
-        self._pulse = Pulse(clock)
         self._where = Whereabouts(line)
 
     def extend(self, items: Sequence[Extend]) -> list[Extended]:
@@ -36,8 +35,7 @@ class RedisKeeper:
         if not asks:
             return out
         sent_at, answers = self._line.ask_all(asks)
-        for (queue, places), answer in zip(by_queue.items(), answers, strict=True):
-            self._pulse.answered(queue)
+        for places, answer in zip(by_queue.values(), answers, strict=True):
             for place, hold, mark in zip(places, answer[::2], answer[1::2], strict=True):
                 if hold >= 0:
                     out[place] = Extended(own_deadline(sent_at, hold / 1000), _MARKS[mark])
@@ -54,7 +52,7 @@ class RedisKeeper:
         return by_queue
 
     def _extend_ask(self, queue: str, items: Sequence[Extend]) -> Ask:
-        words: list[Word] = [self._line.run_of(queue), self._pulse.quiet(queue)]
+        words: list[Word] = []
         for item in items:
             id, number = receipt_words(item.receipt)
             words += [id, number, "" if item.progress is None else "1", item.progress or b""]

@@ -36,6 +36,7 @@ class Line:
         self._boot = clock.boot
         self._read_limit = read_limit
         self._lock = threading.Lock()
+        self._pulse = Pulse(clock)
 
     def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
         """Run a script; returns when it was sent (boot clock, right before the write) and its answer.
@@ -43,11 +44,15 @@ class Line:
         Raises ConnectionError, also where the server cannot write now.
         """
         with self._lock:
+            words = self._words(script, queue, args)
             sent_at = self._boot()
             try:
-                return sent_at, self.link.call(script, [base(queue)], args, self._read_limit)
+                answer = self.link.call(script, [base(queue)], words, self._read_limit)
             except ServerError as error:
                 raise as_fault(error) from error
+            if script.timed:
+                self._pulse.answered(queue)
+            return sent_at, answer
 
     def ask_all(self, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
         """Run scripts in several queues with one write for each server; raises as `ask` does."""
@@ -55,18 +60,21 @@ class Line:
             sent_at, answer = self.ask(*asks[0])
             return sent_at, [answer]
         with self._lock:
+            calls = [(script, [base(queue)], self._words(script, queue, args)) for script, queue, args in asks]
             sent_at = self._boot()
-            calls = [(script, [base(queue)], args) for script, queue, args in asks]
             answers = self.link.pipeline(calls, self._read_limit)
-        for answer in answers:
-            if isinstance(answer, ServerError):
-                raise as_fault(answer)
-        return sent_at, answers
+            for answer, (script, queue, _) in zip(answers, asks, strict=True):
+                if isinstance(answer, ServerError):
+                    raise as_fault(answer)
+                if script.timed:
+                    self._pulse.answered(queue)
+            return sent_at, answers
 
-    def run_of(self, queue: str) -> str:
-        """Return which run of the server has this queue; raises ConnectionError."""
-        with self._lock:
-            return self.link.run_of(base(queue), self._read_limit)
+    def _words(self, script: Script, queue: str, args: Sequence[Word]) -> Sequence[Word]:
+        if not script.timed:
+            return args
+        quiet = self._pulse.quiet(queue)  # first, for it notes since when the server was wanted
+        return [self.link.run_of(base(queue), self._read_limit), quiet, *args]
 
     def command(self, *words: Word, key: bytes) -> Any:
         """Send one command; raises ConnectionError."""

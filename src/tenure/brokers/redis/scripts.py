@@ -15,16 +15,21 @@ _FOLDER = Path(__file__).with_name("lua")
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script; `sha` is the SHA-1 of its text, by which Redis calls it."""
+    """A Lua script; `sha` is the SHA-1 of its text, by which Redis calls it.
+
+    `timed`: it lets time pass in its queue, and is told first which run of the server this is, and for how long the
+    caller wanted nothing.
+    """
 
     name: str
     text: str = field(repr=False)
     sha: str
+    timed: bool
 
 
 def _script(name: str, *parts: str) -> Script:
     text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", *parts, name))
-    return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest(), "tidying" in parts)
 
 
 ADD = _script("add", "adding")

@@ -3,7 +3,7 @@
 -- cancel mark.
 
 in_spite_of_full_memory()
-look_at_gap(ARGV[1], ARGV[2])
+look_at_gap()
 local answers = {}
 for at = 3, #ARGV, 4 do
   local id, number = ARGV[at], ARGV[at + 1]

@@ -1,10 +1,8 @@
--- record: the queue's own ledger.  ARGV: `verify` to recount it from the jobs in the same step.  Answers {fields of Q,
+-- record: the queue's own ledger.  ARGV: run, quiet, `verify` to recount it from the jobs in the same step.  Answers {fields of Q,
 -- fields of Q:workers, sizes of ready, due, leases and dead, recount, what is wrong}; each of the first two and of the
 -- recount names and values in turn.
 
-in_spite_of_full_memory()
-promote()
-expire()
+catch_up()
 write_counts()
 
 local SETS = {
@@ -57,7 +55,7 @@ local function recount_job(id, f, states)
   if #history < math.min(number - 1, KEPT) then accuse(id, 'earlier hand-outs are missing') end
 end
 
-if ARGV[1] == 'verify' then
+if ARGV[3] == 'verify' then
   for _, set in ipairs(SETS) do
     for _, member in ipairs(call('ZRANGE', set[1], 0, -1)) do
       local id = member:sub(1, 32)

@@ -1,4 +1,4 @@
--- states: what is known of jobs of this queue.  ARGV: a channel on which their ends are to be told (or empty), ids.
+-- states: what is known of jobs of this queue.  ARGV: run, quiet, a channel on which their ends are to be told (or empty), ids.
 -- Answers an item each: 0 (no such job here), or {state, attempts, losses, reason, kind, body}; kind is none, result,
 -- failure, progress, or later (there was no room for the body).  Jobs that are over are not told again.
 
@@ -45,10 +45,8 @@ local function state_of(id, channel)
   return {name, tonumber(f[2] or 0), tonumber(f[3] or 0), reason, kind, body}
 end
 
-in_spite_of_full_memory()
-promote()
-expire()
+catch_up()
 local answers = {}
-for at = 2, #ARGV do answers[at - 1] = state_of(ARGV[at], ARGV[1]) end
+for at = 4, #ARGV do answers[at - 3] = state_of(ARGV[at], ARGV[3]) end
 write_counts()
 return answers

@@ -1,19 +1,20 @@
 -- take: hand jobs of one queue out, or repeat what this number was given.
--- ARGV: session, worker, number, limit, visibility timeout, bytes of bodies, `repeat` or empty, run, quiet.
+-- ARGV: run, quiet, session, worker, number, limit, visibility timeout, bytes of bodies, `repeat` or empty.
 -- Answers {`closed`} or {`stale`}, or {next due, now, job ...}; a job is id, number, hold, visibility timeout, attempts,
 -- losses, expires (or empty), run_at (or empty), m, b.
 
-local session, worker, number, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local take_vt, room, again = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7] == 'repeat'
+local session, worker, number, limit = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local take_vt, room, again = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'repeat'
 local session_key = Q .. ':s:' .. session
 local SESSION_TTL = 172800
 
-in_spite_of_full_memory()
-look_at_gap(ARGV[8], ARGV[9])
+catch_up()
 local answered = call('GET', session_key)
-if answered == 'closed' then return {'closed'} end
-answered = tonumber(answered or 0)
-if number < answered then return {'stale'} end
+local refused = answered == 'closed' and 'closed' or number < tonumber(answered or 0) and 'stale'
+if refused then
+  write_counts()
+  return {refused}
+end
 
 local answer = {0, NOW}
 
@@ -83,10 +84,10 @@ local function hand_out(granted)
   count_worker(worker, 'running', #granted)
 end
 
-if number == answered and number > 0 then
+if number == tonumber(answered) then
   repeat_answer()
 else
-  tidy(20 + 2 * limit)
+  sweep(20 + 2 * limit)
   local paused = call('HGET', Q, 'paused')
   local granted = (paused or limit == 0) and {} or next_jobs()
   if #granted > 0 then hand_out(granted) end

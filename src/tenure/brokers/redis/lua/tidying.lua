@@ -1,4 +1,5 @@
 -- The queue's rules, part 4: time passing.  Every take does a bounded part of it, so that nothing else has to run.
+-- The scripts that use this are told two things first: ARGV[1] run, which run of the server this is, and ARGV[2] quiet.
 
 local PROMOTE_BATCH = 200
 local RETURN_BATCH = 100
@@ -8,7 +9,8 @@ local GAP = 1000
 -- A server that did not answer for a while gives every running lease its full time again.  Two signs tell of it: it
 -- is another run of the server than the last time, or the worker has wanted something for longer than a second while
 -- no worker was answered (`quiet`: milliseconds in which it wanted nothing since its last answer; empty: no answer yet).
-local function look_at_gap(run, quiet)
+local function look_at_gap()
+  local run, quiet = ARGV[1], ARGV[2]
   local q = call('HMGET', Q, 'run', 'seen')
   local seen = tonumber(q[2] or 0)
   local gone = q[1] and q[1] ~= run
@@ -109,11 +111,13 @@ local function keep_handout(id, f)
   write_sums(sums)
 end
 
-local function tidy(most)
+-- What time has brought: every script that is told `run` and `quiet` begins with it.
+local function catch_up()
+  in_spite_of_full_memory()
+  look_at_gap()
   promote()
   return_leases()
   expire()
-  sweep(most)
 end
 
 -- Milliseconds until something becomes due; -1: nothing is.

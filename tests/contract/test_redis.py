@@ -1,0 +1,24 @@
+"""Redis keeps the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tenure.testing.contract import BrokerContract, BrokerSite
+from tests.contract.redis_site import RedisSite
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerSite]:
+    """One server for all tests."""
+    site = RedisSite(tmp_path_factory.mktemp("contract"))
+    try:
+        yield site
+    finally:
+        site.close()
+
+
+class TestRedis(BrokerContract):
+    """All of it."""
