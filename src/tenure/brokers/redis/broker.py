@@ -18,8 +18,9 @@ from tenure.brokers.redis.adding import MAX_CALL, AddCall, add_one
 from tenure.brokers.redis.address import Address, parse
 from tenure.brokers.redis.admin import RedisAdmin
 from tenure.brokers.redis.consumer import RedisConsumer
+from tenure.brokers.redis.ends import Ends
 from tenure.brokers.redis.keeper import RedisKeeper
-from tenure.brokers.redis.line import Line
+from tenure.brokers.redis.line import OwnLine, PooledLine
 from tenure.brokers.redis.link import Link
 from tenure.brokers.redis.results import RedisResults
 from tenure.brokers.redis.settling import Retention
@@ -76,11 +77,18 @@ class RedisBroker:
         """Begin anew in a child: its own counts, its own connections."""
         self.tally = Counts()
         self.registered: set[str] = set()
-        self._looking = Line(self._link(), self.clock, self.read_limit)
+        self._looking = PooledLine(self.pool, self.clock, self.read_limit, self.add_timeout)
         self._where = Whereabouts(self._looking)
         self.note = self._where.note
         self._results = RedisResults(
-            self._looking, self._where, clock=self.clock, closing=self.closing, retention=self._retention
+            self._looking,
+            self._where,
+            Ends(self._link, self.clock, self.read_limit, self.roll, self.closing),
+            clock=self.clock,
+            roll=self.roll,
+            closing=self.closing,
+            patience=self.add_timeout,
+            retention=self._retention,
         )
 
     @property
@@ -142,10 +150,9 @@ class RedisBroker:
         self.closing.set()
         self.pool.close()
         self._results.close()
-        self._looking.close()
 
-    def _line(self) -> Line:
-        return Line(self._link(), self.clock, self.read_limit)
+    def _line(self) -> OwnLine:
+        return OwnLine(self._link(), self.clock, self.read_limit)
 
     def _link(self) -> Link:
         return Link(

@@ -9,7 +9,7 @@ from tenure.broker import Settled
 from tenure.brokers.redis import settling
 from tenure.brokers.redis.deliveries import deliveries
 from tenure.brokers.redis.layout import wake
-from tenure.brokers.redis.line import Line
+from tenure.brokers.redis.line import OwnLine
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import TAKE
 from tenure.brokers.redis.settling import Retention
@@ -42,8 +42,8 @@ class RedisConsumer:
 
     def __init__(
         self,
-        taking: Line,
-        settling: Line,
+        taking: OwnLine,
+        settling: OwnLine,
         queues: Sequence[str],
         *,
         session: str,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from tenure.broker import EndedAs, Extend, Extended, Settled
 from tenure.brokers.redis import settling
-from tenure.brokers.redis.line import Ask, Line
+from tenure.brokers.redis.line import Ask, OwnLine
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import BYE, EXTEND, UNTAKE
 from tenure.brokers.redis.settling import Retention, receipt_id, receipt_words
@@ -22,7 +22,7 @@ _MARKS: tuple[Literal["ask", "terminate"] | None, ...] = (None, "ask", "terminat
 class RedisKeeper:
     """Extends and ends leases; a receipt does not name its queue, which is looked up once a job."""
 
-    def __init__(self, line: Line, retention: Retention) -> None:
+    def __init__(self, line: OwnLine, retention: Retention) -> None:
         self._line = line
         self._retention = retention
         self._where = Whereabouts(line)

@@ -1,11 +1,13 @@
-"""A link that several threads of a process take turns with, and what the scripts are told of its silences."""
+"""What runs scripts in queues, over a link of its own or over those of the pool."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
 
+from tenure.brokers.pool import Pool
 from tenure.brokers.redis.layout import base
 from tenure.brokers.redis.link import Link
 from tenure.brokers.redis.resp import Word
@@ -25,65 +27,128 @@ class Ask(NamedTuple):
     args: Sequence[Word]
 
 
-class Line:
-    """Runs scripts in queues, one write at a time.
-
-    `read_limit` is the seconds in which an answer has to be there.
-    """
-
-    def __init__(self, link: Link, clock: Clock, read_limit: float) -> None:
-        self.link = link
-        self._boot = clock.boot
-        self._read_limit = read_limit
-        self._lock = threading.Lock()
-        self._pulse = Pulse(clock)
+class Line(Protocol):
+    """What runs scripts in queues; safe to use from several threads."""
 
     def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
         """Run a script; returns when it was sent (boot clock, right before the write) and its answer.
 
         Raises ConnectionError, also where the server cannot write now.
         """
-        with self._lock:
-            words = self._words(script, queue, args)
-            sent_at = self._boot()
-            try:
-                answer = self.link.call(script, [base(queue)], words, self._read_limit)
-            except ServerError as error:
-                raise as_fault(error) from error
-            if script.timed:
-                self._pulse.answered(queue)
-            return sent_at, answer
 
     def ask_all(self, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
         """Run scripts in several queues with one write for each server; raises as `ask` does."""
-        if len(asks) == 1:
-            sent_at, answer = self.ask(*asks[0])
-            return sent_at, [answer]
-        with self._lock:
-            calls = [(script, [base(queue)], self._words(script, queue, args)) for script, queue, args in asks]
-            sent_at = self._boot()
-            answers = self.link.pipeline(calls, self._read_limit)
-            for answer, (script, queue, _) in zip(answers, asks, strict=True):
-                if isinstance(answer, ServerError):
-                    raise as_fault(answer)
-                if script.timed:
-                    self._pulse.answered(queue)
-            return sent_at, answers
-
-    def _words(self, script: Script, queue: str, args: Sequence[Word]) -> Sequence[Word]:
-        if not script.timed:
-            return args
-        quiet = self._pulse.quiet(queue)  # first, for it notes since when the server was wanted
-        return [self.link.run_of(base(queue), self._read_limit), quiet, *args]
 
     def command(self, *words: Word, key: bytes) -> Any:
         """Send one command; raises ConnectionError."""
+
+
+class _Asking:
+    """Runs scripts over one link; `read_limit` is the seconds in which an answer has to be there."""
+
+    def __init__(self, clock: Clock, read_limit: float) -> None:
+        self._boot = clock.boot
+        self._read_limit = read_limit
+        self._pulse = Pulse(clock)
+
+    def ask(self, link: Link, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
+        words = self._words(link, script, queue, args)
+        sent_at = self._boot()
+        try:
+            answer = link.call(script, [base(queue)], words, self._read_limit)
+        except ServerError as error:
+            raise as_fault(error) from error
+        if script.timed:
+            self._pulse.answered(queue)
+        return sent_at, answer
+
+    def ask_all(self, link: Link, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
+        if len(asks) == 1:
+            sent_at, answer = self.ask(link, *asks[0])
+            return sent_at, [answer]
+        calls = [(script, [base(queue)], self._words(link, script, queue, args)) for script, queue, args in asks]
+        sent_at = self._boot()
+        answers = link.pipeline(calls, self._read_limit)
+        for answer, (script, queue, _) in zip(answers, asks, strict=True):
+            if isinstance(answer, ServerError):
+                raise as_fault(answer)
+            if script.timed:
+                self._pulse.answered(queue)
+        return sent_at, answers
+
+    def command(self, link: Link, *words: Word, key: bytes) -> Any:
+        return link.command(*words, limit=self._read_limit, key=key)
+
+    def _words(self, link: Link, script: Script, queue: str, args: Sequence[Word]) -> Sequence[Word]:
+        if not script.timed:
+            return args
+        quiet = self._pulse.quiet(queue)  # first, for it notes since when the server was wanted
+        return [link.run_of(base(queue), self._read_limit), quiet, *args]
+
+
+class OwnLine:
+    """A line over a link of its own; one exchange at a time."""
+
+    def __init__(self, link: Link, clock: Clock, read_limit: float) -> None:
+        self.link = link
+        self._asking = _Asking(clock, read_limit)
+        self._lock = threading.Lock()
+
+    def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
+        """See `Line`."""
         with self._lock:
-            return self.link.command(*words, limit=self._read_limit, key=key)
+            return self._asking.ask(self.link, script, queue, args)
+
+    def ask_all(self, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
+        """See `Line`."""
+        with self._lock:
+            return self._asking.ask_all(self.link, asks)
+
+    def command(self, *words: Word, key: bytes) -> Any:
+        """See `Line`."""
+        with self._lock:
+            return self._asking.command(self.link, *words, key=key)
 
     def close(self) -> None:
         """Close for good; what waits in another thread raises ConnectionError."""
         self.link.close()
+
+
+class PooledLine:
+    """A line over the links that a process has for its adds, each lent for one exchange.
+
+    `patience` is the seconds to wait for a link.
+    """
+
+    def __init__(self, pool: Pool[Link], clock: Clock, read_limit: float, patience: float) -> None:
+        self._pool = pool
+        self._asking = _Asking(clock, read_limit)
+        self._patience = patience
+
+    def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
+        """See `Line`."""
+        with self._lent() as link:
+            return self._asking.ask(link, script, queue, args)
+
+    def ask_all(self, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
+        """See `Line`."""
+        with self._lent() as link:
+            return self._asking.ask_all(link, asks)
+
+    def command(self, *words: Word, key: bytes) -> Any:
+        """See `Line`."""
+        with self._lent() as link:
+            return self._asking.command(link, *words, key=key)
+
+    @contextmanager
+    def _lent(self) -> Iterator[Link]:
+        link = self._pool.lend(self._patience)
+        try:
+            yield link
+        except BaseException:
+            self._pool.give_up(link)
+            raise
+        self._pool.give_back(link)
 
 
 def as_fault(error: ServerError) -> Exception:
@@ -109,7 +174,7 @@ class Pulse:
         """Return the milliseconds between the last answer and the first try after it, "" before any answer."""
         wanted = self._wanted.setdefault(queue, self._boot())
         answered = self._answered.get(queue)
-        return "" if answered is None else str(int((wanted - answered) * 1000))
+        return "" if answered is None else str(max(0, int((wanted - answered) * 1000)))
 
     def answered(self, queue: str) -> None:
         """Note an answer."""

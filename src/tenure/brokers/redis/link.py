@@ -140,13 +140,39 @@ class Link:
         data = pack("BLPOP", key, f"{wait:.3f}") if wait >= 0.001 else pack("LPOP", key)
         limit = max(0.0, wait) + self._read_limit
         try:
-            node = self._ready(key, limit)
-            if self._interrupted:
-                node.close()
-                raise ConnectionError("the wait was interrupted")
+            node = self._waiting_node(key, limit)
             return self._answer(node, node.ask(data, limit)) is not None
         finally:
             self._interrupted = False
+
+    def _waiting_node(self, key: Word, limit: float) -> Node:
+        node = self._ready(key, limit)
+        if self._interrupted:
+            node.close()
+            raise ConnectionError("the wait was interrupted")
+        return node
+
+    def pop_any(self, keys: Sequence[Word], wait: float) -> Word | None:
+        """Wait as `pop` does for the first of several lists, all of them on one server; returns its key."""
+        if len(keys) == 1:
+            return keys[0] if self.pop(keys[0], wait) else None
+        limit = max(0.0, wait) + self._read_limit
+        try:
+            node = self._waiting_node(keys[0], limit)
+            popped = self._answer(node, node.ask(pack("BLPOP", *keys, f"{max(0.001, wait):.3f}"), limit))
+            return None if popped is None else popped[0]
+        finally:
+            self._interrupted = False
+
+    def subscribe(self, channels: Sequence[Word], limit: float) -> Node:
+        """Have what is published on channels told over a connection, and return that: it is of no other use then.
+
+        `interrupt` and `close` end it as any other one.
+        """
+        node = self._ready("", limit)
+        for reply in node.exchange(pack("SUBSCRIBE", *channels), len(channels), limit):
+            self._answer(node, reply)
+        return node
 
     def interrupt(self) -> None:
         """End a `pop` that waits in another thread with a ConnectionError; without one, the next call ends so."""

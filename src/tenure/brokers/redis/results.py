@@ -3,41 +3,96 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 from tenure.broker import JobState
+from tenure.brokers.redis.ends import Ends, Waiter
 from tenure.brokers.redis.line import Ask, Line
 from tenure.brokers.redis.scripts import STATES
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.clock import Clock
 from tenure.errors import BrokerUnavailable
+from tenure.retry import reconnect_delay
 from tenure.wire.commands import FLOOR, OVER
 
 IDS_PER_CALL = 500
+PATIENCE = 30.0
+"""Seconds without any answer after which a caller that waits is told that the server cannot be reached."""
 
 
 class RedisResults:
-    """The `ResultStore` of Redis."""
+    """The `ResultStore` of Redis.
+
+    `patience` is the seconds for which a question is asked again where the server does not answer.
+    """
 
     def __init__(
-        self, line: Line, where: Whereabouts, *, clock: Clock, closing: threading.Event, retention: Retention
+        self,
+        line: Line,
+        where: Whereabouts,
+        ends: Ends,
+        *,
+        clock: Clock,
+        roll: Callable[[], float],
+        closing: threading.Event,
+        patience: float,
+        retention: Retention,
     ) -> None:
         self._line = line
         self._where = where
+        self._ends = ends
         self._clock = clock
+        self._roll = roll
         self._closing = closing
+        self._patience = patience
         self._rows = max(retention.result_ttl / 1000, FLOOR)
 
     def states(self, ids: Sequence[str]) -> list[JobState]:
         """What is known of each job now, in order; raises BrokerUnavailable."""
-        try:
-            return self._states(ids)
-        except ConnectionError as error:
-            raise BrokerUnavailable(str(error)) from error
+        return self._patiently(ids, "", self._patience)
 
-    def _states(self, ids: Sequence[str], channel: str = "") -> list[JobState]:
+    def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
+        """Wait until at least one of the jobs has ended (or is unknown), at most `seconds`; the state of each.
+
+        Raises BrokerUnavailable when the server did not answer for half a minute, or not at all within `seconds`.
+        """
+        if seconds <= 0 or not ids:
+            return self.states(ids)
+        end = self._clock.boot() + seconds
+        waiter = Waiter(ids)
+        self._ends.enter(waiter)
+        try:
+            while True:
+                waiter.woken.clear()
+                channel = self._ends.channel if self._ends.listening else ""
+                left = max(0.05, end - self._clock.boot())
+                states = self._patiently(ids, channel, min(left, PATIENCE))
+                left = end - self._clock.boot()
+                if left <= 0 or any(state.state in OVER for state in states):
+                    return states
+                waiter.woken.wait(left)
+        finally:
+            self._ends.leave(waiter)
+
+    def _patiently(self, ids: Sequence[str], channel: str, patience: float) -> list[JobState]:
+        """Ask until there is an answer; raises BrokerUnavailable."""
+        end = self._clock.boot() + patience
+        failures = 0
+        while True:
+            if self._closing.is_set():
+                raise BrokerUnavailable("the broker is closed")
+            try:
+                return self._states(ids, channel)
+            except ConnectionError as error:
+                failures += 1
+                left = end - self._clock.boot()
+                if left <= 0:
+                    raise BrokerUnavailable(str(error)) from error
+                self._clock.wait(self._closing, min(left, reconnect_delay(failures, self._roll())))
+
+    def _states(self, ids: Sequence[str], channel: str) -> list[JobState]:
         found: dict[str, JobState] = {}
         missing = list(dict.fromkeys(ids))
         while missing:
@@ -69,21 +124,9 @@ class RedisResults:
             old = False
         return JobState(id, "expired" if old else "unknown")
 
-    def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
-        """Wait until at least one of the jobs has ended (or is unknown), at most `seconds`; the state of each.
-
-        Raises BrokerUnavailable.
-        """
-        end = self._clock.boot() + seconds
-        while True:
-            states = self.states(ids)
-            left = end - self._clock.boot()
-            if left <= 0 or any(state.state in OVER for state in states):
-                return states
-            self._clock.wait(self._closing, min(left, 0.05))
-
     def close(self) -> None:
-        """End all waits."""
+        """End all waits with BrokerUnavailable; the broker's `closing` is set before."""
+        self._ends.close()
 
 
 def _state(id: str, queue: str, fields: Sequence[Any]) -> JobState:

@@ -6,7 +6,7 @@ knows only an id asks all queues at once, and remembers the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tenure.brokers.redis.layout import QUEUES
 from tenure.brokers.redis.line import Ask, Line
@@ -19,7 +19,7 @@ KEPT = 100_000
 class Whereabouts:
     """Remembers the queues of jobs; `line` is what is asked where it does not know."""
 
-    def __init__(self, line: Callable[[], Line] | Line) -> None:
+    def __init__(self, line: Line) -> None:
         self._line = line
         self._queue_of: dict[str, str] = {}
 
@@ -39,7 +39,7 @@ class Whereabouts:
 
     def queues(self) -> list[str]:
         """Return the names of all queues, in order; raises ConnectionError."""
-        return sorted(name.decode() for name in self._open().command("SMEMBERS", QUEUES, key=QUEUES))
+        return sorted(name.decode() for name in self._line.command("SMEMBERS", QUEUES, key=QUEUES))
 
     def find(self, ids: Iterable[str]) -> dict[str, str]:
         """Return the queue of each job that is known anywhere; raises ConnectionError."""
@@ -54,13 +54,10 @@ class Whereabouts:
         queues = self.queues()
         if not queues:
             return {}
-        _, answers = self._open().ask_all([Ask(WHERE, queue, ids) for queue in queues])
+        _, answers = self._line.ask_all([Ask(WHERE, queue, ids) for queue in queues])
         found: dict[str, str] = {}
         for queue, answer in zip(queues, answers, strict=True):
             for place in answer:
                 found[ids[place - 1]] = queue
                 self.note(ids[place - 1], queue)
         return found
-
-    def _open(self) -> Line:
-        return self._line if isinstance(self._line, Line) else self._line()
