@@ -15,7 +15,7 @@ from tenure.brokers.redis.broker import RedisBroker, from_url
 from tenure.brokers.redis.consumer import RedisConsumer
 from tenure.codec import pack_call
 from tenure.message import Delivery, Message, Settlement
-from tests.stage.redis_servers import RedisServer
+from tests.stage.redis_servers import RedisServer, until
 
 NOW = 1_700_000_000_000
 _CLOCK = "call('TIME')"
@@ -81,6 +81,10 @@ class RedisLab:
         one = self.broker.consumer(queues, session=session_of(n), name=name, visibility_timeout=vt)
         self._consumers.append(one)
         return one
+
+    def until_waiting(self, workers: int) -> None:
+        """Wait until so many workers sleep in takes."""
+        until(lambda: int(self.server.info("clients")["blocked_clients"]) == workers, f"{workers} takes wait")
 
     def counts(self, queue: str = "q") -> dict[str, int]:
         """A queue's counts that are not 0; hand-outs' ends with a slash before them; checked against the jobs."""

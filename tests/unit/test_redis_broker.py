@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tenure.broker import EndedAs, Extend, Settled
+from tenure.brokers import connect
+from tenure.brokers.redis import settling
 from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound
 from tenure.message import Settlement, When
+from tenure.outcome import NO_TASK
 from tests.stage.redis_lab import RedisLab, done, hexid, message, session_of, standing_clock
-from tests.stage.redis_servers import RedisServer
+from tests.stage.redis_servers import Cluster, RedisServer
 
 
 @pytest.fixture
@@ -196,7 +200,55 @@ def test_a_take_that_nobody_reads_is_given_back(lab: RedisLab) -> None:
     assert ids(consumer.take(2, 0)) == [2]
 
 
+def test_a_job_ends_and_adds_others_in_one_step_also_to_other_queues(lab: RedisLab) -> None:
+    lab.add(message(1))
+    consumer = lab.consumer()
+    (job,) = consumer.take(1, 0)
+    then = (message(2), message(3, queue="other"), message(4, queue="other", key="k"))
+    lab.add(message(5, queue="other", key="k"))
+    end = done(job, then=then)
+    assert consumer.settle([end]) == [Settled("ok", "done", (True, True, False))]
+    assert consumer.settle([end]) == [Settled("ok", "done", (True, True, False))]
+    assert ids(consumer.take(5, 0)) == [2]
+    assert ids(lab.consumer(2, queues=["other"]).take(5, 0)) == [5, 3]
+    assert lab.counts("other")["duplicates"] == 1
+    assert lab.server.command("EXISTS", "tenure:{q}:out") == 0
+
+
+def test_what_somebody_left_to_be_handed_over_the_next_worker_hands_over(
+    lab: RedisLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.add(message(1))
+    first, second = lab.consumer(1), lab.consumer(2)
+    (job,) = first.take(1, 0)
+
+    def dies(*_: object) -> dict[str, bool]:
+        raise ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(settling, "hand_over", dies)
+        with pytest.raises(ConnectionError):
+            first.settle([done(job, then=(message(2, queue="other"),))])
+    assert second.take(1, 0) == []
+    assert ids(lab.consumer(3, queues=["other"]).take(5, 0)) == [2]
+    assert lab.server.command("EXISTS", "tenure:{q}:out") == 0
+
+
 # ---------------------------------------------------------------------------------------------------------- operators
+
+
+def test_the_list_of_queues_tells_who_waits_and_which_tasks_nobody_knows(lab: RedisLab) -> None:
+    lab.add(message(1, task="lost"), message(2))
+    lab.pass_time(0)
+    consumer = lab.consumer()
+    lost, other = consumer.take(2, 0)
+    consumer.settle([Settlement(lost.receipt, "release", delay=30.0, reason=f"{NO_TASK} lost"), done(other)])
+    consumer.take(1, 0)
+    (queue,) = lab.broker.admin().queues()
+    assert queue == {
+        "name": "q", "ready": 0, "scheduled": 1, "running": 0, "dead": 0, "done": 1, "added": 2, "waiting": 1,
+        "paused": False, "closed": False, "unknown_tasks": {"lost": 1},
+    }  # fmt: skip
 
 
 def test_a_running_job_is_told_that_it_is_not_wanted(lab: RedisLab) -> None:
@@ -310,3 +362,52 @@ def test_a_start_of_the_server_gives_each_lease_its_full_time_again(lab: RedisLa
     assert second.take(1, 0) == []
     assert first.settle([done(job)]) == [Settled("ok", "done")]
     assert lab.counts() == {"added": 1, "done": 1, "handed_out": 1, "/done": 1}
+
+
+# ------------------------------------------------------------------------------------------------------------- waiting
+
+
+def test_a_worker_that_waits_for_several_queues_is_woken_by_any(lab: RedisLab) -> None:
+    consumer = lab.consumer(queues=["a", "b", "c"])
+    with ThreadPoolExecutor(1) as pool:
+        for n, queue in enumerate("cab", 1):
+            taken = pool.submit(consumer.take, 5, 20.0)
+            lab.until_waiting(1)
+            lab.add(message(n, queue=queue))
+            assert ids(taken.result(5)) == [n]
+
+
+def test_many_jobs_in_one_line_wake_all_workers_that_wait(lab: RedisLab) -> None:
+    consumers = [lab.consumer(n) for n in range(1, 4)]
+    with ThreadPoolExecutor(3) as pool:
+        taken = [pool.submit(one.take, 1, 20.0) for one in consumers]
+        lab.until_waiting(3)
+        lab.add(*(message(n) for n in range(1, 4)))
+        assert sorted(ids(one.result(5))[0] for one in taken) == [1, 2, 3]
+
+
+def test_workers_of_several_queues_of_a_cluster_are_woken_too(redis_cluster: Cluster) -> None:
+    broker = connect(redis_cluster.url)
+    queues = [f"q{n}" for n in range(6)]
+    consumer = broker.consumer(queues, session=session_of(1), name="w", visibility_timeout=30.0)
+    receipt = b""
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            for n, queue in enumerate(queues, 1):
+                taken = pool.submit(consumer.take, 5, 20.0)
+                assert broker.add([message(n, queue=queue)])[0].created
+                (job,) = taken.result(10)
+                assert consumer.settle([done(job, b"r")]) == [Settled("ok", "done")]
+                receipt = job.receipt
+        results, admin = broker.results(), broker.admin()
+        assert results is not None
+        assert admin is not None
+        assert [one.result for one in results.states([hexid(n) for n in range(1, 7)])] == [b"r"] * 6
+        answer = admin.record(verify=True)
+        assert (answer["verified"], answer["record"]["totals"]["done"]) == (True, 6)
+        keeper = broker.keeper()
+        assert keeper.bye(session_of(1), "left", "drained", [receipt]) == [EndedAs("done")]
+        keeper.close()
+    finally:
+        consumer.close()
+        broker.close()

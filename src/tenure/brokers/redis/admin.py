@@ -8,12 +8,13 @@ from typing import Any, TypeVar, cast
 from tenure.broker import CancelAnswer, QueueVerb
 from tenure.brokers.redis.ledger import differences, recounted, sizes, tallies, totals
 from tenure.brokers.redis.line import Line
-from tenure.brokers.redis.scripts import CANCEL, DEAD, EMPTY, PURGE, RECORD, REQUEUE, SHOW, SWITCH, Script
+from tenure.brokers.redis.scripts import CANCEL, DEAD, EMPTY, PURGE, QUEUE, RECORD, REQUEUE, SHOW, SWITCH, Script
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.showing import readable
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict, QueueNotFound
 from tenure.names import shown
+from tenure.outcome import NO_TASK
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class RedisAdmin:
 
     def queues(self) -> list[dict[str, Any]]:
         """Return one entry a queue."""
-        return [sizes(queue, answer) for queue, answer in self._in_all_queues(RECORD, [""]).items()]
+        return [sizes(queue, answer) for queue, answer in self._in_all_queues(QUEUE, [NO_TASK]).items()]
 
     def job(self, id: str) -> dict[str, Any] | None:
         """Return all that is known of a job, or None."""

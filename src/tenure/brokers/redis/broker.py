@@ -24,6 +24,7 @@ from tenure.brokers.redis.line import OwnLine, PooledLine
 from tenure.brokers.redis.link import Link
 from tenure.brokers.redis.results import RedisResults
 from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.waking import ByChannel, ByToken
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
@@ -122,9 +123,13 @@ class RedisBroker:
             raise ConfigError(str(error)) from None
         if not queues:
             raise ConfigError("name one queue at least")
+        taking = self._line()
+        apart = self.address.kind == "cluster" and len(queues) > 1
+        waking = ByChannel(self._link(), queues, self.read_limit) if apart else ByToken(taking.link)
         return RedisConsumer(
+            taking,
             self._line(),
-            self._line(),
+            waking,
             queues,
             session=session,
             name=name,

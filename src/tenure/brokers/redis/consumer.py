@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tenure.broker import Settled
 from tenure.brokers.redis import settling
 from tenure.brokers.redis.deliveries import deliveries
-from tenure.brokers.redis.layout import wake
+from tenure.brokers.redis.handing_over import hand_over_the_rest
 from tenure.brokers.redis.line import OwnLine
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import TAKE
 from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.waking import Waking
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.clock import Clock
 from tenure.errors import ServerError
@@ -35,6 +37,7 @@ class _Take:
     broke: bool = False
     next_due: float | None = None
     found: list[Delivery] = field(default_factory=list)
+    outgoing: list[str] = field(default_factory=list)
 
 
 class RedisConsumer:
@@ -44,6 +47,7 @@ class RedisConsumer:
         self,
         taking: OwnLine,
         settling: OwnLine,
+        waking: Waking,
         queues: Sequence[str],
         *,
         session: str,
@@ -54,6 +58,7 @@ class RedisConsumer:
     ) -> None:
         self._taking = taking
         self._settling = settling
+        self._waking = waking
         self._queues = tuple(dict.fromkeys(queues))
         self._session = session
         self._name = name
@@ -85,9 +90,16 @@ class RedisConsumer:
             self._rest(take, left)
         self._pending = None
         self.number += 1
+        self._hand_over(take.outgoing)
         for delivery in take.found:
             self._where.note(delivery.message.id, delivery.message.queue)
         return take.found
+
+    def _hand_over(self, queues: Sequence[str]) -> None:
+        """Help on what was left behind in these queues by somebody who settled there."""
+        with suppress(ConnectionError):  # it is tried again with the next take
+            for queue in queues:
+                hand_over_the_rest(self._taking, queue)
 
     def _in_turn(self, queues: tuple[str, ...]) -> tuple[str, ...]:
         """Begin with another queue each time."""
@@ -99,7 +111,7 @@ class RedisConsumer:
 
     def _look(self, take: _Take) -> None:
         """Ask the queues one after the other until there is enough; raises ConnectionError."""
-        take.found, take.next_due = [], None
+        take.found, take.outgoing, take.next_due = [], [], None
         try:
             for place, queue in enumerate(take.queues):
                 left = take.limit - len(take.found)
@@ -120,6 +132,7 @@ class RedisConsumer:
             self._vt,
             TAKE_BYTES,
             "repeat" if take.broke else "",
+            milliseconds(take.wait),
         ]
         sent_at, answer = self._taking.ask(TAKE, queue, args)
         if answer[0] == b"closed":
@@ -127,7 +140,8 @@ class RedisConsumer:
             raise ServerError("closed", "this session was said bye to")
         if answer[0] == b"stale":
             raise ConnectionError(f"take {take.number} is older than one that was answered")
-        next_due, now, *jobs = answer
+        next_due, now, outgoing, *jobs = answer
+        take.outgoing += [queue] * bool(outgoing)
         if next_due >= 0:
             due = next_due / 1000
             take.next_due = due if take.next_due is None else min(due, take.next_due)
@@ -137,10 +151,12 @@ class RedisConsumer:
         """Wait until there may be something to take, at most `left` seconds; raises ConnectionError."""
         seconds = left if take.next_due is None else min(left, take.next_due + 0.001)
         try:
-            self._taking.link.pop(wake(take.queues[0]), seconds)
+            woken = self._waking.sleep(take.queues, seconds)
         except ConnectionError:
             self._pending = None  # all that was asked is answered: nothing is to be repeated
             raise
+        if woken is not None and woken != take.queues[0]:
+            take.queues = (woken, *(queue for queue in take.queues if queue != woken))
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Send the settlements and return the answers in the same order.
@@ -157,9 +173,10 @@ class RedisConsumer:
 
     def interrupt(self) -> None:
         """End a `take` that waits in another thread with a ConnectionError."""
-        self._taking.link.interrupt()
+        self._waking.interrupt()
 
     def close(self) -> None:
-        """Close both lines; a `take` or `settle` that waits raises ConnectionError."""
+        """Close the lines; a `take` or `settle` that waits raises ConnectionError."""
+        self._waking.close()
         self._taking.close()
         self._settling.close()

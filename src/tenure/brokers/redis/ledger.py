@@ -104,13 +104,17 @@ def differences(queue: str, answer: Sequence[Any]) -> list[str]:
 
 def sizes(queue: str, answer: Sequence[Any]) -> dict[str, Any]:
     """Return a queue's entry in the list of queues."""
-    tally, _ = tallies(answer)
-    fields = _pairs(answer[0])
+    ready, scheduled, running, dead, done, added, waiting, paused, closed, *unknown = answer
     return {
         "name": queue,
-        **{name: tally[name] for name in (*_SIZES, "done", "added")},
-        "waiting": 0,
-        "paused": "paused" in fields,
-        "closed": "closed" in fields,
-        "unknown_tasks": {},
+        "ready": ready,
+        "scheduled": scheduled,
+        "running": running,
+        "dead": dead,
+        "done": done,
+        "added": added,
+        "waiting": waiting,
+        "paused": bool(paused),
+        "closed": bool(closed),
+        "unknown_tasks": _pairs(unknown),
     }

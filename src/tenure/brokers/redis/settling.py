@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, cast
 
 from tenure.broker import Settled
+from tenure.brokers.redis.handing_over import Outgoing, hand_over
 from tenure.brokers.redis.line import Ask, Line
 from tenure.brokers.redis.packed import pack_head
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import SETTLE
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.codec import encode_body
-from tenure.errors import ConfigError
 from tenure.message import Settlement
 from tenure.wire.encode import milliseconds
 
@@ -55,7 +55,28 @@ def settle(
         _, answers = line.ask_all(asks)
         for place, answer in zip(places, _all(answers), strict=True):
             out[place] = _settled(answer)
+    _hand_over(line, queues, settlements, out)
     return out
+
+
+def _hand_over(line: Line, queues: dict[str, str], settlements: Sequence[Settlement], out: list[Settled]) -> None:
+    """Have jobs for other queues stored there, and complete the answers with what that came to."""
+    jobs: list[Outgoing] = []
+    for one, answer in zip(settlements, out, strict=True):
+        if answer.answer == "ok" and one.then:
+            source = queues[receipt_id(one.receipt)]
+            jobs += [
+                Outgoing(source, message.queue, message.id, pack_head(message), encode_body(message))
+                for message in one.then
+                if message.queue != source
+            ]
+    if not jobs:
+        return
+    made = hand_over(line, jobs)
+    for place, (one, answer) in enumerate(zip(settlements, out, strict=True)):
+        if answer.added:
+            pairs = zip(one.then, answer.added, strict=True)
+            out[place] = answer._replace(added=tuple(made.get(message.id, was_made) for message, was_made in pairs))
 
 
 def receipt_id(receipt: bytes) -> str:
@@ -104,12 +125,8 @@ def _words(queue: str, one: Settlement) -> list[Word]:
     delay = milliseconds(one.delay) if kind in ("retry", "release") else 0
     words: list[Word] = [kind, id, number, delay, reason(one.reason), flag, body, len(one.then)]
     for message in one.then:
-        if message.queue != queue:
-            raise ConfigError(
-                f"job {message.id} is to be added with the end of a job of queue {queue!r}, and is for queue "
-                f"{message.queue!r}: on Redis both have to be in one queue"
-            )
-        words += [message.id, pack_head(message), encode_body(message)]
+        target = "" if message.queue == queue else message.queue
+        words += [target, message.id, pack_head(message), encode_body(message)]
     return words
 
 

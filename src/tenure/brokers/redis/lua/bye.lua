@@ -5,6 +5,7 @@
 local session, how, cause = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 in_spite_of_full_memory()
 call('SET', Q .. ':s:' .. session, 'closed', 'EX', 172800)
+call('ZREM', IDLE, session)
 for _, id in ipairs(held_by(session)) do cut_off(load(id), how, cause) end
 local answers = {}
 for at = 4, #ARGV, 2 do

@@ -20,7 +20,10 @@
 --   Q:expiring    zset    ID by expires, while the job waits
 --   Q:k:TASK\0KEY string  ID and fingerprint of the job that holds an explicit key
 --   Q:s:SESSION   string  the last take number that was answered in this queue, or `closed`
---   Q:wake        list    one token at most, while there may be something to take
+--   Q:wake        list    one token at most, while there may be something to take; also a channel, on which a new
+--                         token is said
+--   Q:idle        zset    SESSION by when it will have looked again: workers that found nothing
+--   Q:out         hash    ID -> packed [queue, ID, m, b]: jobs for other queues, added with the end of one in this
 --   Q:swept       hash    what a sweep took away, in the counters of Q and Q:workers
 --
 -- A job is in exactly one of ready, due, leases, dead and ended.  Its fields:
@@ -40,6 +43,7 @@ local call = redis.call
 local Q = KEYS[1]
 local JOB, READY, DUE, LEASES = Q .. ':j:', Q .. ':ready', Q .. ':due', Q .. ':leases'
 local DEAD, ENDED, EXPIRING, WAKE = Q .. ':dead', Q .. ':ended', Q .. ':expiring', Q .. ':wake'
+local IDLE, OUT = Q .. ':idle', Q .. ':out'
 local FLOOR = 600000
 local KEPT = 100
 local LAST_MOMENT = 9007199254740991
@@ -99,7 +103,10 @@ local function free_key(o)
 end
 
 local function wake()
-  if call('LLEN', WAKE) == 0 then call('LPUSH', WAKE, '1') end
+  if call('LLEN', WAKE) == 0 then
+    call('LPUSH', WAKE, '1')
+    call('PUBLISH', WAKE, '1')
+  end
 end
 
 -- Whoever waits for the end of this job is told.

@@ -1,9 +1,10 @@
 -- settle: hand-outs of one queue end by the worker's word.
 -- ARGV: session of the line, `as` or empty (then only its own hand-outs), how long ended jobs and their keys stay;
--- for each: verb, id, number, delay, reason, flag, body, how many adds, and those as for `add`.
+-- for each: verb, id, number, delay, reason, flag, body, how many adds, and for each of those the
+-- queue (empty: this one) and what `add` is told.
 -- flag: of `done` 1 where the body is the result, of `dead` 0 where the task did not run.
 -- Answers one item each: a word (`+STATE` taken, `-HOW` refused, `lost`, `gone`, `closed`), or {word, answers to the
--- adds ...}.
+-- adds ...}; an add for another queue is answered 0: it waits in Q:out to be handed over.
 
 local session, mine_only = ARGV[1], ARGV[2] == 'as'
 local keep, window = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -52,6 +53,12 @@ local function settled_before(job, s)
   return '-' .. HOW[handout.how]
 end
 
+local function add_with_it(queue, id, m, b)
+  if queue == '' then return add(id, m, b, true) end
+  call('HSET', OUT, id, cmsgpack.pack({queue, id, m, b}))
+  return 0
+end
+
 local function settle(s)
   local job = load(s.id)
   if job and job.state == 3 and job.number == s.number and (not mine_only or job.session == session) then
@@ -75,9 +82,10 @@ while ARGV[at] do
     local taken = word:byte(1) == 43
     word = {word}
     for n = 0, adds - 1 do
-      if taken then word[n + 2] = add(ARGV[at + 3 * n], ARGV[at + 3 * n + 1], ARGV[at + 3 * n + 2], true) end
+      local first = at + 4 * n
+      if taken then word[n + 2] = add_with_it(ARGV[first], ARGV[first + 1], ARGV[first + 2], ARGV[first + 3]) end
     end
-    at = at + 3 * adds
+    at = at + 4 * adds
   end
   answers[#answers + 1] = word
 end
