@@ -76,7 +76,8 @@ class KeyContract(ContractPart):
             add(scene.client(), [scene.message(queue=queue, key=KEY)])[0]
             for queue in (scene.queue, f"{scene.queue}-other")
         )
-        assert (first.created, second.created) == (True, not scene.can.keys_across_queues)
+        said = f"the capabilities say keys_across_queues={scene.can.keys_across_queues}"
+        assert (first.created, second.created) == (True, not scene.can.keys_across_queues), said
         assert (first.id == second.id) == scene.can.keys_across_queues
 
     @needs("keys")
