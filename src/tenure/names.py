@@ -11,6 +11,9 @@ from typing import Any, NoReturn
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.message import check_name
 
+_SECRET = re.compile(r"(?<=//)([^/?#@:]*:).*(?=@)|(password=)[^&#]*")
+"""What of a URL is nobody's business: the password before the host, and those among the options."""
+
 ELSEWHERE = {
     "max_retries": "max_attempts= (it counts the first try too: max_retries=3 is max_attempts=4)",
     "retries": "max_attempts= (it counts the first try too: retries=3 is max_attempts=4)",
@@ -141,3 +144,8 @@ def job_id(value: object) -> str:
     if not _ID.fullmatch(id):
         raise ConfigError(f"{shown(value)} is no job's id: give 32 hexadecimal digits, as job.id and the log show it")
     return id
+
+
+def without_secrets(url: str) -> str:
+    """Return a broker's URL as it may be shown: no password is in it."""
+    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", url)

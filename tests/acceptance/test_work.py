@@ -23,7 +23,8 @@ def test_5000_jobs_run_once_each(stage: Stage) -> None:
     stage.start_worker("w", "--processes", "2")
     stage.wait_done(5000, 40)
     totals = stage.check(jobs.app.counts)["totals"]
-    assert (totals["done"], totals["handed_out"]) == (5000, 5000)
+    given_back = totals["handouts"]["released"]  # what a process had in hand while its slots were slower than expected
+    assert (totals["done"], totals["handed_out"] - given_back) == (5000, 5000)
     assert len(stage.executions()) == 5000
     assert db.execute("SELECT count(*), min(number), max(number) FROM seen").fetchone() == (5000, 0, 4999)
     db.close()

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -92,6 +92,17 @@ class RedisServer:
         one = RespSocket(Place("127.0.0.1", self.port), self._tls, limit)
         try:
             reply = one.ask(pack(*words), limit)
+        finally:
+            one.close()
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
+
+    def command_as(self, password: str, *words: Word, limit: float = 10.0) -> Any:
+        """The same with a password."""
+        one = RespSocket(Place("127.0.0.1", self.port), self._tls, limit)
+        try:
+            _, reply = one.exchange(pack("AUTH", password) + pack(*words), 2, limit)
         finally:
             one.close()
         if isinstance(reply, ReplyError):
@@ -200,8 +211,12 @@ class Watched:
 
     def wait_promoted(self) -> None:
         """Wait until the replica is the primary, for itself and for the first Sentinel."""
-        until(lambda: self.replica.info("replication")["role"] == "master", "the replica is promoted", 30.0)
-        until(lambda: self.primary_port() == self.replica.port, "the Sentinel says so", 30.0)
+        until(self._is_promoted, "the replica is promoted, and the Sentinel says so", 30.0)
+
+    def _is_promoted(self) -> bool:
+        with suppress(ConnectionError):  # one that is promoted ends all connections
+            return self.replica.info("replication")["role"] == "master" and self.primary_port() == self.replica.port
+        return False
 
 
 def certificate(place: Path) -> Path:

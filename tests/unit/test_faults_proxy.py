@@ -336,3 +336,9 @@ def test_targets(text: str | tuple[str, int], target: str | tuple[str, int]) -> 
 def test_a_target_without_a_server_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=f"^'{re.escape(text)}' names no server; use HOST:PORT"):
         parse_target(text)
+
+
+def test_its_url_has_the_scheme_of_what_it_leads_to() -> None:
+    for target, scheme in (("redis://127.0.0.1:6379", "redis"), ("tenure+unix:///run/t", "tenure"), ("a:1", "tenure")):
+        with Proxy(target) as proxy:
+            assert proxy.url == f"{scheme}://127.0.0.1:{proxy.port}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.brokers.redis.address import Address, Login, Place, Tls, parse, without_secrets
+from tenure.brokers.redis.address import Address, Login, Place, Tls, parse
 from tenure.errors import ConfigError
+from tenure.names import without_secrets
 
 LOCAL = (Place("127.0.0.1", 6379),)
 

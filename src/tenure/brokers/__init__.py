@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tenure.broker import Broker
 from tenure.errors import ConfigError
+from tenure.names import without_secrets
 
 SCHEMES = {
     "tenure": "tenure.brokers.server",
@@ -38,4 +39,4 @@ def _unknown(url: str, scheme: str) -> str:
     close = get_close_matches(scheme, SCHEMES, 1)
     hint = f" Did you mean {close[0]}:// ?" if close else ""
     known = ", ".join(f"{name}://" for name in SCHEMES)
-    return f"broker URL {url!r} begins with no known scheme.{hint} There are: {known}"
+    return f"broker URL {without_secrets(url)!r} begins with no known scheme.{hint} There are: {known}"

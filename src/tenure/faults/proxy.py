@@ -58,6 +58,7 @@ class Proxy:
         self, target: Target, listen: tuple[str, int] = ("127.0.0.1", 0), script: Callable[[], Script] = PassAll
     ) -> None:
         self.target = parse_target(target)
+        self._scheme = target.partition("://")[0] if isinstance(target, str) and "://" in target else "tenure"
         self._orders = Orders(script)
         self._links: set[Link] = set()
         self._stall_new = _NO_STALL
@@ -80,9 +81,9 @@ class Proxy:
 
     @property
     def url(self) -> str:
-        """The broker URL that leads through this proxy."""
-        host = self._address[0]
-        return f"tenure://[{host}]:{self.port}" if ":" in host else f"tenure://{host}:{self.port}"
+        """The broker URL that leads through this proxy, of the target's scheme where that was a URL."""
+        host = f"[{self._address[0]}]" if ":" in self._address[0] else self._address[0]
+        return f"{self._scheme.removesuffix('+unix')}://{host}:{self.port}"
 
     @property
     def connections(self) -> int:

@@ -33,7 +33,7 @@ _SIGNALS = {signal.SIGTERM: "drain", signal.SIGINT: "", signal.SIGUSR1: ""}
 
 def main(text: str) -> int:
     """Work until told to leave; returns the exit code."""
-    options = ChildOptions.from_json(text)
+    options = ChildOptions.read(text, os.environ)
     die_with(options.parent)
     commands = Commands()
     with commands.from_signals(_SIGNALS):

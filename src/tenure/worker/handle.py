@@ -164,6 +164,7 @@ def _spawn(child: ChildOptions) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(  # noqa: S603  (this interpreter, and options that were checked)
             [sys.executable, "-m", "tenure.worker.child", child.to_json()],
+            env=child.to_environment(os.environ),
             stdin=subprocess.DEVNULL,
             pass_fds=(child.table_fd, child.commands_fd, child.reports_fd),
         )

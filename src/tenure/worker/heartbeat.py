@@ -9,6 +9,7 @@ import threading
 
 from tenure.broker import Extend, Keeper
 from tenure.clock import Clock
+from tenure.errors import ConfigError, TenureError
 
 HEARTBEAT = 1.0
 """Seconds between two questions, at most."""
@@ -16,6 +17,19 @@ HEARTBEAT = 1.0
 _AFTER_A_FAILURE = 0.25
 _NOBODYS = Extend(b"0" * 32 + b":1")
 """An extend of a hand-out that never was: it is answered, and changes nothing."""
+
+
+def check_broker(keeper: Keeper) -> None:
+    """Ask the broker once, at a worker's start; one that is not there is waited for later.
+
+    Raises ConfigError where it refuses this worker for good: a password, or a setting that would lose jobs.
+    """
+    try:
+        keeper.extend([_NOBODYS])
+    except ConfigError:
+        raise
+    except (OSError, TenureError):
+        return
 
 
 class Heartbeat:

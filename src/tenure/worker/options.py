@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 
 DEFAULT_THREADS = 8
 DEFAULT_ASYNC_SLOTS = 100
 DEFAULT_GRACE = 25.0
+BROKER = "TENURE_WORKER_BROKER"
+"""The environment variable by which a supervisor tells its children the broker."""
 
 
 def default_processes() -> int:
@@ -89,12 +91,16 @@ class ChildOptions:
     isolate: bool = False
 
     def to_json(self) -> str:
-        """Return the options as one argument of a command line."""
-        return json.dumps(asdict(self))
+        """Return the options as one argument of a command line, which everybody may read: so without the broker."""
+        return json.dumps(asdict(self) | {"broker": None})
+
+    def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment with what is to go with `to_json`, the broker, whose URL may have a password in it."""
+        return {**environment, **({} if self.broker is None else {BROKER: self.broker})}
 
     @classmethod
-    def from_json(cls, text: str) -> ChildOptions:
-        """Read what `to_json` wrote."""
-        fields = json.loads(text)
+    def read(cls, text: str, environment: MutableMapping[str, str]) -> ChildOptions:
+        """Read what `to_json` and `to_environment` wrote; programs that tasks start do not inherit it."""
+        fields = json.loads(text) | {"broker": environment.pop(BROKER, None)}
         queues = fields.pop("queues")
         return cls(queues=None if queues is None else tuple(queues), **fields)

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from tenure.clock import Clock
+from tenure.errors import ConfigError
 from tenure.retry import reconnect_delay
 
 logger = logging.getLogger("tenure.worker")
@@ -19,16 +20,22 @@ class Patience:
         self._clock = clock
         self._roll = roll
         self._failures = 0
+        self._said = ""
 
     def reset(self) -> None:
         """Forget the failures: it went well."""
         if self._failures:
             self._failures = 0
+            self._said = ""
 
     def wait(self, error: BaseException, what: str, stopped: threading.Event) -> None:
         """Log the failure and wait before the next try, or until `stopped` is set."""
         self._failures += 1
-        if not isinstance(error, ConnectionError):
+        if isinstance(error, ConfigError):  # the broker will have nothing of this worker until somebody changes that
+            if self._said != str(error):
+                self._said = str(error)
+                logger.error("the broker refuses this worker while %s: %s", what, error)
+        elif not isinstance(error, ConnectionError):
             logger.error("an unexpected error while %s; trying again", what, exc_info=error)
         elif self._failures == 1:
             logger.warning("the connection failed while %s (%s); trying again", what, error)

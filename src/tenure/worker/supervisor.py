@@ -20,12 +20,14 @@ from typing import Any
 from tenure.broker import Broker
 from tenure.brokers import connect
 from tenure.clock import SystemClock
+from tenure.names import without_secrets
 from tenure.worker import logs, overruns, succession
 from tenure.worker.accounts import Accounts
 from tenure.worker.commands import ONE_SIGNAL
 from tenure.worker.counts import Counts
 from tenure.worker.handle import Handle
 from tenure.worker.health import LOOK_PERIOD, Health
+from tenure.worker.heartbeat import check_broker
 from tenure.worker.keeper import EMPTY_BYE_TIME, LeaseKeeper
 from tenure.worker.options import WorkerOptions, default_name, start_line
 from tenure.worker.restarts import Restarts
@@ -260,8 +262,10 @@ class Supervisor:
         try:
             self._broker = connect(ready["broker"])
             keeper = self._broker.keeper()
+            check_broker(keeper)
         except Exception as error:  # noqa: BLE001  (told to the person who started it)
-            self._on_failed(f"tenure: the broker {ready['broker']} is of no use to a worker with processes: {error}")
+            url = without_secrets(ready["broker"])
+            self._on_failed(f"tenure: the broker {url} is of no use to a worker with processes: {error}")
             child.kill()
             return
         self._broker_url = ready["broker"]

@@ -19,6 +19,7 @@ from tenure.names import checked, did_you_mean, shown
 from tenure.worker.commands import ONE_SIGNAL, Commands
 from tenure.worker.counts import Counts
 from tenure.worker.health import Health, parse_address
+from tenure.worker.heartbeat import check_broker
 from tenure.worker.keeper import EMPTY_BYE_TIME, NO_BYE, Farewell, LeaseKeeper, Watched
 from tenure.worker.options import (
     DEFAULT_ASYNC_SLOTS,
@@ -113,6 +114,7 @@ class Worker:
         )
         services.prepare()
         line = self._app.broker.keeper()
+        check_broker(line)
         keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table, overtime=self._grace, look=services.look, session=session))
         self._keeping = _thread("tenure-keeper", keeper.run)

@@ -10,7 +10,6 @@ The options behind `?` have redis-py's names, so that a URL which is in use else
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -18,6 +17,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from tenure.errors import ConfigError
+from tenure.names import without_secrets
 
 Kind = Literal["single", "sentinel", "cluster"]
 
@@ -36,8 +36,6 @@ _TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", 
 _SENTINEL_OPTIONS = ("sentinel_username", "sentinel_password")
 MAX_REPLICAS = 100
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_SECRET = re.compile(r"(?<=://)([^/?#@:]*:).*(?=@)|(password=)[^&#]*")
-"""What of a URL is nobody's business: the password before the host, and those among the options."""
 
 
 class Place(NamedTuple):
@@ -86,11 +84,6 @@ class Address:
     def __str__(self) -> str:
         places = ", ".join(map(str, self.places))
         return f"{self.service} of {places}" if self.service else places
-
-
-def without_secrets(url: str) -> str:
-    """Return the URL as it may be shown: no password is in it."""
-    return _SECRET.sub(lambda found: f"{found[1] or found[2]}***", url)
 
 
 def parse(url: str) -> Address:
