@@ -4,6 +4,7 @@
 #   make test          everything that this machine can run
 #   make check         format, lint, types, layers, unit and property tests
 #   make services      install the servers that tests start and that are missing (Debian, as root)
+#   make contract      hold every broker to the contract, and store what came of it for docs/reference/brokers.md
 #   make faults        break everything once, and print how long it takes to go on
 #   make soak          the property, fault and acceptance tests in full: hours
 #   make bench         measure speed and size: minutes
@@ -143,6 +144,10 @@ services:
 	apt-get install --yes --quiet --no-install-recommends $$missing >/dev/null || { \
 	  apt-get update --quiet >/dev/null && apt-get install --yes --quiet --no-install-recommends $$missing >/dev/null; \
 	}
+
+contract: $(DEV)
+	@TENURE_CONTRACT_RUN=docs/reference/brokers.json $(PYTEST) tests/contract
+	@$(BIN)/python -m docs.make_reference
 
 faults: $(DEV)
 	@$(BIN)/python -m tests.faults.rows

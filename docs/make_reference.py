@@ -20,6 +20,7 @@ import click
 
 import tenure
 from docs.describe import Documented, as_markdown, block, definition, docstring, filled, hint_text, one_line, table
+from docs.make_brokers import brokers_page
 from tenure import (
     broker,
     config,
@@ -37,7 +38,7 @@ from tenure import (
 from tenure.cli import main, options
 from tenure.contrib import structlog
 from tenure.faults import process
-from tenure.testing import plugin
+from tenure.testing import contract, plugin
 from tenure.worker import Worker
 from tenure.worker.counts import Counts
 
@@ -123,13 +124,14 @@ def sections() -> list[Section]:
         Section("Errors", _error_tree(), _named(*_errors())),
         Section(
             "Testing",
-            filled("From `tenure.testing`.", testing.__doc__ or ""),
+            filled("From `tenure.testing`; the last two from `tenure.testing.contract`.", testing.__doc__ or ""),
             [
                 ("tenure_app", _fixture(plugin, "tenure_app")),
                 ("tenure_worker", _fixture(plugin, "tenure_worker")),
                 ("faults", _fixture(plugin, "faults")),
                 *_named(*(getattr(testing, name) for name in testing.__all__)),
                 ("TestHold", context.TestHold),
+                *_named(contract.BrokerContract, contract.BrokerSite),
             ],
         ),
         Section(
@@ -422,7 +424,12 @@ def _call_rows() -> Iterator[tuple[str, str]]:
 
 def pages() -> dict[str, str]:
     """Return all pages that are made, by the name of their file."""
-    return {"api.md": api_page(), "cli.md": cli_page(), "settings.md": settings_page()}
+    return {
+        "api.md": api_page(),
+        "brokers.md": brokers_page(MADE),
+        "cli.md": cli_page(),
+        "settings.md": settings_page(),
+    }
 
 
 def write() -> None:

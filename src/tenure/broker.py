@@ -33,8 +33,12 @@ class Capabilities:
     """The jobs are in the process that opened the broker; no other one meets them."""
     first_in_first_out: bool = True
     """Jobs of one priority are handed out in the order in which they were added."""
+    queues_in_turn: bool = True
+    """A take from several queues brings some of each, however many jobs one of them has."""
     keys: bool = True
     """Idempotency keys: a second job with a key that is held is not made."""
+    keys_across_queues: bool = True
+    """A task's key is one for all queues; else each queue has its own."""
     job_visibility_timeout: bool = True
     """A job's own visibility timeout goes before the worker's."""
     growing_fences: bool = True

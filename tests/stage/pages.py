@@ -26,7 +26,7 @@ def loaded(page: str) -> dict[str, Any]:
     """Run all Python of a page as one module, `shop`, and return its names."""
     names: dict[str, Any] = {"__name__": "shop"}
     for code in blocks(page):
-        exec(compile(code, page, "exec"), names)
+        exec(compile(code, page, "exec", dont_inherit=True), names)
     return names
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from tenure.testing.contract.accounts import RecordContract
 from tenure.testing.contract.adding import AddingContract
+from tenure.testing.contract.base import ContractPart
 from tenure.testing.contract.keys import KeyContract
 from tenure.testing.contract.leasing import LeasingContract, LeavingContract
 from tenure.testing.contract.network import NetworkContract
@@ -32,6 +33,7 @@ __all__ = [
     "BrokerContract",
     "BrokerSite",
     "CancelContract",
+    "ContractPart",
     "DeadListContract",
     "GarbageContract",
     "KeyContract",

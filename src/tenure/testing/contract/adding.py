@@ -10,7 +10,7 @@ import pytest
 from tenure.broker import ProducerCounts
 from tenure.codec import encode_body, pack_call
 from tenure.errors import MessageTooLarge
-from tenure.message import Message
+from tenure.message import DEFAULT_MAX_LOSSES, Message
 from tenure.testing.contract.base import ContractPart
 from tenure.testing.contract.scene import LONG, Scene, add, id_of
 
@@ -34,7 +34,8 @@ class AddingContract(ContractPart):
 
     def test_a_job_comes_as_it_was_added(self, scene: Scene) -> None:
         given = scene.message(
-            7, task=f"shop.charge {scene.queue}", priority=5, timeout=12.5, max_attempts=3, max_losses=2,
+            7, task=f"shop.charge {scene.queue}", priority=5, timeout=12.5, max_attempts=3,
+            max_losses=2 if scene.can.counts_losses else DEFAULT_MAX_LOSSES,
             headers={"trace": "abc", "深": [1, b"\x00\xff"]}, key="order:7" if scene.can.keys else None,
         )  # fmt: skip
         (added,) = scene.broker.add([given])

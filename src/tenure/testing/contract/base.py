@@ -64,6 +64,7 @@ def needs(*flags: str) -> Callable[[Test], Test]:
             if lacking is None:
                 test(self, **given)
             else:
+                scene.denied = "one_process" if lacking == "network" else lacking
                 _assert_lacking(scene, lacking)
 
         return held

@@ -71,6 +71,16 @@ class KeyContract(ContractPart):
         assert len(scene.worker().collect(len(pairs))) == len(pairs)
 
     @needs("keys")
+    def test_a_key_is_one_for_all_queues_or_for_each_its_own_as_it_says(self, scene: Scene) -> None:
+        first, second = (
+            add(scene.client(), [scene.message(queue=queue, key=KEY)])[0]
+            for queue in (scene.queue, f"{scene.queue}-other")
+        )
+        said = f"the capabilities say keys_across_queues={scene.can.keys_across_queues}"
+        assert (first.created, second.created) == (True, not scene.can.keys_across_queues), said
+        assert (first.id == second.id) == scene.can.keys_across_queues
+
+    @needs("keys")
     def test_fifty_threads_with_one_key_make_one_job(self, scene: Scene) -> None:
         clients = [scene.client() for _ in range(5)]
         with ThreadPoolExecutor(50) as pool:

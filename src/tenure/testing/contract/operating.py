@@ -158,14 +158,14 @@ class CancelContract(ContractPart):
     @pytest.mark.parametrize("end", ["retry", "release", "bye", "lease"])
     def test_any_other_end_makes_it_cancelled(self, scene: Scene, end: str) -> None:
         scene.add()
-        worker = scene.worker(0.5 if end == "lease" else 30.0)
+        worker = scene.worker(1.0 if end == "lease" else 30.0)
         held = worker.one()
         assert scene.admin.cancel(id_of(held)) == "asked"
         if end == "bye":
             scene.keeper().bye(worker.session, "lost", "killed", [])
         elif end != "lease":
             assert worker.end(held, "retry" if end == "retry" else "release").detail == "cancelled"
-        scene.worker().nothing(1.2 if end == "lease" else 0.3)
+        scene.worker().nothing(1.6 if end == "lease" else 0.3)
         scene.state(id_of(held), "cancelled")
 
     @needs("operated")

@@ -146,6 +146,8 @@ class Scene:
         self._closing: list[Consumer | Keeper] = []
         self.broker = self.client()
         self.can = self.broker.capabilities
+        self.denied = ""
+        """The capability that the test has found denied, which it has then held the broker to."""
 
     # -- who takes part
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tenure.message import Delivery, Settlement, Verb
-from tenure.testing.contract.base import ContractPart
+from tenure.testing.contract.base import ContractPart, needs
 from tenure.testing.contract.leasing import LATE
 from tenure.testing.contract.scene import SHORT, Scene, Worker, eventually, id_of
 
@@ -130,6 +130,7 @@ class AgainContract(ContractPart):
         assert again.fence > held.fence or not scene.can.growing_fences
         assert again.message == held.message or scene.can.max_delay == 0
 
+    @needs("atomic")
     def test_a_retry_is_one_transaction_with_what_follows_it(self, scene: Scene) -> None:
         scene.add()
         worker = scene.worker()
@@ -156,7 +157,7 @@ class AgainContract(ContractPart):
 
     @pytest.mark.parametrize("delay", [0.0, 1.0])
     def test_a_release_is_given_out_again_and_counts_nothing(self, scene: Scene, delay: float) -> None:
-        id = scene.add(max_attempts=1, max_losses=1)
+        id = scene.add(max_attempts=1)
         worker = scene.worker()
         held, since = worker.one(), time.monotonic()
         assert worker.end(held, "release", delay=delay).detail == "released"

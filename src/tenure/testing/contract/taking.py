@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tenure import clock
-from tenure.testing.contract.base import ContractPart
+from tenure.testing.contract.base import ContractPart, needs
 from tenure.testing.contract.scene import LONG, PATIENCE, Scene, Worker, id_of
 
 SOON = 1.0
@@ -80,6 +80,7 @@ class TakingContract(ContractPart):
         assert worker.take(5, 0.1, names[1:]) == []
         assert id_of(worker.one()) == ids[0]
 
+    @needs("queues_in_turn")
     def test_a_queue_with_many_jobs_does_not_keep_another_waiting(self, scene: Scene) -> None:
         busy, other = f"{scene.queue}-busy", f"{scene.queue}-other"
         scene.add_all([scene.message(number, queue=busy) for number in range(50)])

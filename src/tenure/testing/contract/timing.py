@@ -63,7 +63,9 @@ class TimeContract(ContractPart):
 
     @needs("max_delay", "first_in_first_out")
     def test_jobs_fall_due_in_the_order_of_their_times(self, scene: Scene) -> None:
-        later, first, last = (scene.add(number, run_at=soon(s)) for number, s in enumerate((0.7, 0.4, 1.0)))
+        delays = (0.7, 0.4, 1.0)
+        messages = [scene.message(number, run_at=soon(seconds)) for number, seconds in enumerate(delays)]
+        later, first, last = scene.add_all(messages)  # in one call, so that no pause comes in between
         worker = scene.worker()
         assert [id_of(worker.one()) for _ in range(3)] == [first, later, last]
 
