@@ -11,6 +11,7 @@ docs/howto/write-a-broker.md shows a whole one.  Each part can be subclassed alo
 from __future__ import annotations
 
 from tenure.testing.contract.accounts import RecordContract
+from tenure.testing.contract.across import AcrossQueuesContract
 from tenure.testing.contract.adding import AddingContract
 from tenure.testing.contract.base import ContractPart
 from tenure.testing.contract.keys import KeyContract
@@ -27,6 +28,7 @@ from tenure.testing.contract.timing import OrderContract, TimeContract
 from tenure.testing.contract.weather import WeatherContract
 
 __all__ = [
+    "AcrossQueuesContract",
     "AddingContract",
     "Address",
     "AgainContract",
@@ -62,6 +64,7 @@ class BrokerContract(
     KeyContract,
     TimeContract,
     OrderContract,
+    AcrossQueuesContract,
     ResultContract,
     DeadListContract,
     CancelContract,

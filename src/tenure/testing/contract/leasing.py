@@ -50,7 +50,7 @@ class LeasingContract(ContractPart):
         holder, other = scene.worker(), scene.worker()
         held = holder.one()
         scene.state(id_of(held), "running")
-        other.nothing(1.0)
+        other.nothing(0.5)
         holder.run(held)
         other.nothing()
 
@@ -69,14 +69,14 @@ class LeasingContract(ContractPart):
         holder = scene.worker(0.3)
         held = holder.one()
         assert held.visibility_timeout == LONG
-        scene.worker().nothing(1.0)
+        scene.worker().nothing(0.6)
         holder.run(held)
 
     def test_an_extend_from_another_process_holds_the_job(self, scene: Scene) -> None:
         scene.add()
         holder, other, keeper = scene.worker(SHORT), scene.worker(), scene.keeper()
         held = holder.one()
-        for _ in range(6):
+        for _ in range(5):
             (extended,) = keeper.extend([Extend(held.receipt)])
             assert extended.deadline is not None, "the lease was lost while it was extended in time"
             assert clock.boot() < extended.deadline <= clock.boot() + SHORT

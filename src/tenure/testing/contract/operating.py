@@ -165,7 +165,7 @@ class CancelContract(ContractPart):
             scene.keeper().bye(worker.session, "lost", "killed", [])
         elif end != "lease":
             assert worker.end(held, "retry" if end == "retry" else "release").detail == "cancelled"
-        scene.worker().nothing(1.6 if end == "lease" else 0.3)
+        scene.worker().nothing(1.5 if end == "lease" else 0.15)
         scene.state(id_of(held), "cancelled")
 
     @needs("operated")

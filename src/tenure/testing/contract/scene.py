@@ -112,7 +112,7 @@ class Worker:
         (delivery,) = self.collect(1, seconds)
         return delivery
 
-    def nothing(self, seconds: float = 0.3) -> None:
+    def nothing(self, seconds: float = 0.15) -> None:
         """Fail where a job comes within `seconds`."""
         __tracebackhide__ = True
         came = [(id_of(delivery), delivery.receipt) for delivery in self.take(10, seconds)]

@@ -9,7 +9,7 @@ import pytest
 from tenure.message import Delivery, Settlement, Verb
 from tenure.testing.contract.base import ContractPart, needs
 from tenure.testing.contract.leasing import LATE
-from tenure.testing.contract.scene import SHORT, Scene, Worker, eventually, id_of
+from tenure.testing.contract.scene import Scene, Worker, eventually, id_of
 
 VERBS: tuple[Verb, ...] = ("done", "retry", "release", "dead", "cancel")
 SETTLED = {"done": "done", "retry": "scheduled", "release": "released", "dead": "dead", "cancel": "cancelled"}
@@ -29,11 +29,11 @@ class SettlingContract(ContractPart):
 
     def test_done_ends_the_job(self, scene: Scene) -> None:
         id = scene.add()
-        worker = scene.worker(SHORT)
+        worker = scene.worker(0.5)
         settled = worker.end(worker.one(), result=b"\xc3")
         assert (settled.answer, settled.detail, settled.added) == ("ok", "done", ())
         scene.state(id, "done")
-        worker.nothing(SHORT + 0.5)
+        worker.nothing(0.8)
 
     @pytest.mark.parametrize("verb", VERBS)
     def test_a_settlement_that_is_sent_again_gets_the_first_answer(self, scene: Scene, verb: Verb) -> None:

@@ -52,7 +52,7 @@ class TakingContract(ContractPart):
     def test_a_job_wakes_one_of_many_waiting_workers(self, scene: Scene) -> None:
         workers = [scene.worker() for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            waiting = [pool.submit(worker.take, 1, 1.5) for worker in workers]
+            waiting = [pool.submit(worker.take, 1, 0.8) for worker in workers]
             time.sleep(0.2)
             id = scene.add()
             came = [id_of(delivery) for one in waiting for delivery in one.result(PATIENCE)]
