@@ -8,11 +8,14 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from tenure.clock import Clock
 from tenure.message import Delivery
 from tenure.worker.room import Room
 from tenure.worker.table import Table
+
+J = TypeVar("J")
 
 _PAUSE = 0.02
 _NEARLY = 0.9
@@ -34,7 +37,7 @@ class Limits:
         return self.jobs is not None or self.memory is not None
 
 
-class Quota:
+class Quota(Generic[J]):
     """Stands between the taker and the slots of one process, and lets it take no more than its limits allow.
 
     `worn` is called once, with the reason, when a fresh process is wanted: a little before the limit, so that no time
@@ -47,7 +50,7 @@ class Quota:
         limits: Limits,
         table: Table,
         free: Callable[[float], Room],
-        deliver: Callable[[Sequence[Delivery]], None],
+        deliver: Callable[[Sequence[Delivery]], J | None],
         worn: Callable[[str], None],
         clock: Clock,
         started_at: float,
@@ -79,15 +82,16 @@ class Quota:
             return Room(0)
         return room._replace(limit=limit)
 
-    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+    def deliver(self, deliveries: Sequence[Delivery]) -> J | None:
         """Hand on what was taken."""
         self._given += len(deliveries)
-        self._deliver(deliveries)
+        mine = self._deliver(deliveries)
         jobs, ready_at = self._limits.jobs, self._ready_at
         if jobs is not None and ready_at is not None:
             working = self._clock.boot() - ready_at
             if is_nearly_spent(jobs, self._given, working, ready_at - self._started_at):
                 self._tell(f"--max-jobs-per-process {jobs}")
+        return mine
 
     def _left(self, without: int) -> int:
         return without if self._limits.jobs is None else self._limits.jobs - self._given

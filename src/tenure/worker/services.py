@@ -104,7 +104,6 @@ class Services:
         self._lock = threading.Lock()
         self._last_call: threading.Timer | None = None
         self._ended = False
-        self._take_thread = threading.Thread(target=self._taker.run, name="tenure-taker", daemon=True)
         self._settle_thread = threading.Thread(target=self._settler.run, name="tenure-settler", daemon=True)
 
     def prepare(self) -> None:
@@ -128,9 +127,8 @@ class Services:
         """Start all threads."""
         self._events.worker("worker.started")
         self._interrupts.start()
-        self._slots.start()
         self._settle_thread.start()
-        self._take_thread.start()
+        self._slots.start(self._taker.run)
 
     def look(self) -> None:
         """Look at once which of the jobs that run are to be ended; from any thread."""
@@ -146,7 +144,7 @@ class Services:
         """Take nothing new; returns when nothing more can come."""
         self._taker.stop()
         self._slots.drain()
-        self._take_thread.join()
+        self._slots.finish_taking()
 
     def hurry(self) -> None:
         """Let the grace time begin; a second time does nothing.

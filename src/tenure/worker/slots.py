@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 from tenure.clock import Clock
@@ -16,6 +15,7 @@ from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Failed, Outcome, Returned, TimedOut, failure_from
 from tenure.settle import Policy, decide, unheard
 from tenure.worker.admission import Admission
+from tenure.worker.crew import Crew, Take
 from tenure.worker.executor import Executor
 from tenure.worker.lease import Lease
 from tenure.worker.room import ASYNC, PAIR, SYNC
@@ -73,7 +73,6 @@ class Slots:
         self._settle = settle
         self._clock = clock
         self._roll = roll
-        self._work: SimpleQueue[Held | None] = SimpleQueue()
         self._counts = (count, coroutines)
         self._alone = alone
         self._loop = loop
@@ -83,26 +82,25 @@ class Slots:
         self.free = self._admission.room
         self._interrupted = False
         self._suspects: set[bytes] = set()
-        self._threads = [self._thread(lane) for lane in range(count)]
-        self._overrun_threads: list[threading.Thread] = []
+        self._crew = Crew(count, self._run, partial(self._freed, SYNC))
         self._overrun_coroutines: set[bytes] = set()
         self._replace_in = [partial(self._replace, lane) for lane in range(count + 1)]
         table.surroundings.idle = self._idle
 
-    def _thread(self, lane: int) -> threading.Thread:
-        return threading.Thread(target=self._run, args=(lane,), name=f"tenure-slot-{lane}", daemon=True)
-
-    def start(self) -> None:
-        """Start the threads."""
-        for thread in self._threads:
-            thread.start()
+    def start(self, take: Take[Held] | None = None) -> None:
+        """Start the threads, and have one of them `take`, unless another thread does and calls `deliver`."""
+        self._crew.start(take)
 
     def drain(self) -> None:
         """Release what is delivered from now on or was not started, and wake the taker if it waits for a free slot."""
         self._draining.set()
         self._table.surroundings.stopping = True
         self._admission.wake()
-        self._put_back(self._work.qsize())
+        self._put_back(self._crew.waiting())
+
+    def finish_taking(self) -> None:
+        """Return when no delivery can come any more; after `drain` and the stop of what takes."""
+        self._crew.finish_taking()
 
     def interrupt(self) -> None:
         """Cancel the coroutines that run; their jobs are given back.  A thread cannot be interrupted."""
@@ -112,12 +110,7 @@ class Slots:
 
     def stop(self) -> None:
         """Let what runs finish, and end the threads; returns when they have ended.  No delivery may come after."""
-        for _ in self._threads:
-            self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-        for thread in tuple(self._overrun_threads):
-            thread.join()
+        self._crew.stop()
         if self._loop is not None:
             self._loop.finish()
 
@@ -145,10 +138,14 @@ class Slots:
             return True
         return table.free_elsewhere(PAIR if len(kinds) > 1 else next(iter(kinds))) > 0
 
-    def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Enter the deliveries into the table, all before the first one starts, and hand them to the free slots."""
+    def deliver(self, deliveries: Sequence[Delivery]) -> Held | None:
+        """Enter the deliveries into the table, all before the first one starts, and hand them to the free slots.
+
+        What is returned is for the thread that takes to run by itself: a single job, when a slot was free for it.
+        """
         suspects: list[Held] = []
         coroutines: list[Held] = []
+        plain: list[Held] = []
         entered = [held for held in map(self._hold, deliveries) if held is not None]
         revoked = self._table.take.is_revoked()
         for held in entered:
@@ -160,15 +157,18 @@ class Slots:
                 self._give_back(held, "no slot of its kind is free")
             elif held.delivery.losses >= SUSPECT_LOSSES:
                 suspects.append(held)
-            elif held.kind == SYNC:
-                self._start(held)
             else:
-                self._admission.took(ASYNC)
-                coroutines.append(held)
+                self._admission.took(held.kind)
+                (plain if held.kind == SYNC else coroutines).append(held)
         if coroutines and self._loop is not None:
             self._loop.spawn([self._start_of(held) for held in coroutines])
         if suspects:
             self._deliver_apart(suspects)
+        if len(plain) == 1 and self._crew.takes and not self._admission.slots.in_hand:
+            return plain[0]
+        for held in plain:
+            self._crew.put(held)
+        return None
 
     def _hold(self, delivery: Delivery) -> Held | None:
         """Enter a delivery into the table; None when it is there already: it runs or ran, or there is no room."""
@@ -179,7 +179,7 @@ class Slots:
     def _start(self, held: Held) -> None:
         self._admission.took(held.kind)
         if held.kind == SYNC or self._loop is None:
-            self._work.put(held)
+            self._crew.put(held)
         else:
             self._loop.spawn([self._start_of(held)])
 
@@ -213,30 +213,19 @@ class Slots:
     def _put_back(self, count: int) -> None:
         """Give back up to `count` jobs that wait for a slot, and count them as ended; from any thread."""
         for _ in range(count):
-            try:
-                held = self._work.get_nowait()
-            except Empty:
-                return
+            held = self._crew.pull()
             if held is None:
-                self._work.put(None)
                 return
             self._suspects.discard(held.delivery.receipt)
             self._give_back(held, "the jobs before it take longer")
             self._freed(held.kind)
 
-    def _run(self, lane: int) -> None:
-        this = threading.current_thread()
-        while (held := self._work.get()) is not None:
-            try:
-                self._process(lane, held)
-            except BaseException as error:  # noqa: BLE001  (a slot never dies)
-                self._rescue(held, error)
-            self._suspects.discard(held.delivery.receipt)
-            if self._threads[lane] is not this:
-                self._overrun_threads.remove(this)
-                return
-            self._freed(SYNC)
-            held = None  # the job's arguments are not kept until the next one comes
+    def _run(self, lane: int, held: Held) -> None:
+        try:
+            self._process(lane, held)
+        except BaseException as error:  # noqa: BLE001  (a slot never dies)
+            self._rescue(held, error)
+        self._suspects.discard(held.delivery.receipt)
 
     async def _run_async(self, held: Held) -> None:
         try:
@@ -264,16 +253,10 @@ class Slots:
         if lane == self._counts[SYNC]:
             self._overrun_coroutines.add(receipt)
             self._freed(ASYNC)
-        else:
-            before, self._threads[lane] = self._threads[lane], self._thread(lane)
-            try:
-                self._threads[lane].start()
-            except RuntimeError as error:  # there are no more threads just now: this one is freed when it returns
-                self._threads[lane] = before
-                logger.error("the slot of job %s, which goes on after its end, has to wait: %s", receipt[:32], error)
-                return False
-            self._overrun_threads.append(before)
+        elif self._crew.replace(lane):
             self._freed(SYNC)
+        else:
+            return False
         logger.warning("job %s goes on after it was ended; its slot goes to other jobs", receipt[:32].decode())
         return True
 

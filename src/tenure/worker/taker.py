@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from tenure.broker import Consumer
 from tenure.clock import Clock
@@ -12,6 +13,8 @@ from tenure.message import Delivery
 from tenure.worker.patience import Patience
 from tenure.worker.room import Room
 from tenure.worker.table import Table
+
+J = TypeVar("J")
 
 logger = logging.getLogger("tenure.worker")
 
@@ -26,19 +29,20 @@ _FIRST_REST = 0.002
 _LONGEST_REST = 0.05
 
 
-class Taker:
+class Taker(Generic[J]):
     """Asks for as many jobs as there is room for, so that nothing is hoarded.
 
     `free` blocks until a slot is free and returns what may be taken; it is told how long to rest before it names only
-    some of the queues.  `deliver` gets what came.  `table` is told which take is open, and when one was answered.  It
-    never ends because of the network, nor for any other reason but `stop()`.
+    some of the queues.  `deliver` gets what came, and may return a job that the taking thread is to run by itself.
+    `table` is told which take is open, and when one was answered.  Taking never ends because of the network, nor for
+    any other reason but `stop()`.
     """
 
     def __init__(
         self,
         consumer: Consumer,
         free: Callable[[float], Room],
-        deliver: Callable[[Sequence[Delivery]], None],
+        deliver: Callable[[Sequence[Delivery]], J | None],
         clock: Clock,
         patience: Patience,
         table: Table,
@@ -49,20 +53,25 @@ class Taker:
         self._deliver = deliver
         self._clock = clock
         self._patience = patience
+        self._mine: J | None = None
         self._stopped = threading.Event()
         self._quick = 0
         self._rest = 0.0
 
-    def run(self) -> None:
-        """Take until stopped."""
+    def run(self) -> J | None:
+        """Take until there is a job for this very thread, and return that; None: it was stopped."""
         while not self._stopped.is_set():
             try:
                 self._round()
                 self._patience.reset()
             except BaseException as error:  # noqa: BLE001  (never idle and alive)
                 if self._stopped.is_set():
-                    return  # the wait was interrupted on purpose
+                    break  # the wait was interrupted on purpose
                 self._patience.wait(error, "taking jobs", self._stopped)
+            if self._mine is not None:
+                break
+        mine, self._mine = self._mine, None
+        return mine
 
     def stop(self) -> None:
         """End soon; what a take in progress was given is still delivered.  Wake `free` after this."""
@@ -107,7 +116,7 @@ class Taker:
         deliveries = self._consumer.take(limit, wait, queues)
         self._table.answered(self._clock.boot())
         if deliveries:
-            self._deliver(deliveries)
+            self._mine = self._deliver(deliveries)
         self._table.take.close()
         return bool(deliveries)
 
