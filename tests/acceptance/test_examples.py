@@ -137,6 +137,7 @@ def test_a_step_that_is_killed_behind_its_add_adds_the_next_one_once(bare: Stage
     record = bare.ask("record", "--verify")
     totals = record["totals"]
     assert (record["verified"], record["overlaps"]) == (True, 0)
-    assert (totals["added"], totals["done"], totals["duplicates"]) == (3, 3, 2)
-    assert (totals["handouts"]["done"], totals["handouts"]["lost"]) == (3, 2)
+    assert (totals["added"], totals["done"], totals["handouts"]["done"]) == (3, 3, 3)
+    # The step before may be lost with a step that is killed, its "done" being on its way: it adds once more, too.
+    assert totals["duplicates"] == totals["handouts"]["lost"] in (2, 3)
     assert worker.stop() == 0
