@@ -45,6 +45,7 @@ STEPS = [
     *["work"] * 5,
     *["take"] * 2,
     *["settle"] * 7,
+    *["settle_together"] * 2,
     *["extend", "bye", "untake", "cancel_job", "requeue", "requeue", "purge"],
     *["switch", "purge_queue"],
     *["again"] * 5,
@@ -137,7 +138,7 @@ class EngineMachine(RuleBasedStateMachine):
             case Add():
                 answer, expected = engine.add(line, wall), model.add(line)
             case Settle():
-                answer, expected = engine.settle(session, line, wall), model.settle(session, line)
+                (answer,), expected = engine.settle(session, [line], wall), model.settle(session, line)
             case Extend():
                 arrived = self.mono - 0.25
                 answer = engine.extend(session, line.items, arrived, self.mono)
@@ -254,6 +255,24 @@ class EngineMachine(RuleBasedStateMachine):
         self.send(session, Take(number, limit, wait, 30_000, tuple(queues)))
 
     def settle(self, data: st.DataObject) -> None:
+        self.send(*self.draw_settle(data))
+
+    def settle_together(self, data: st.DataObject) -> None:
+        """What a worker has in one write: the same receipt may stand in it twice, and old ones, and any other verb."""
+        session = self.pick_session(data)
+        lines: list[Settle] = []
+        for _ in range(data.draw(st.integers(2, 6))):
+            plain: int = data.draw(st.integers(0, 5))
+            done = Settle("done", *self.pick_receipt(data), body=data.draw(st.sampled_from([None, None, b"result"])))
+            lines.append(done if plain else self.draw_settle(data)[1])
+        answers = self.engine.settle(session, lines, self.wall)
+        assert answers == [self.model.settle(session, line) for line in lines]
+        self.engine.commit()
+        for line, answer in zip(lines, answers, strict=True):
+            self.first_answers[len(self.sent)] = answer
+            self.sent.append((session, line))
+
+    def draw_settle(self, data: st.DataObject) -> tuple[bytes, Settle]:
         verb: Any = data.draw(st.sampled_from(["done", "retry", "retry", "release", "dead", "cancel"]))
         delay, then = data.draw(st.sampled_from([0, 3_000])), data.draw(st.integers(0, 2))
         keeper: int = data.draw(st.integers(0, 3))
@@ -266,7 +285,7 @@ class EngineMachine(RuleBasedStateMachine):
         session = KEEPER if keeper == 0 else session
         error = b"failure" if verb == "retry" else None
         ran = verb != "dead" or delay == 0
-        self.send(session, Settle(verb, id, number, delay, "why", error, adds, owner, ran))
+        return session, Settle(verb, id, number, delay, "why", error, adds, owner, ran)
 
     def extend(self, data: st.DataObject) -> None:
         session = self.pick_session(data)

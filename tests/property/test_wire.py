@@ -369,10 +369,12 @@ def test_a_done_that_is_read_in_one_step_is_what_it_is_read_as_word_by_word(
     receipt: tuple[bytes, int], more: str
 ) -> None:
     line = b"done %b%b" % (_receipt(receipt), more.encode())
-    short = lines.plain_done(line)
+    short, end = lines.plain_dones(b"x\n" + line + b"\n", 2)
     try:
         long = lines.read(line)
     except Refused:
         long = None
-    assert short in (None, long)
-    assert short is not None or more or receipt[1] >= 10**18
+    assert short in ([], [long])
+    assert end == 2 + len(short) * (len(line) + 1)
+    assert short or more or receipt[1] >= 10**18
+    assert len(line) < lines.LONGEST_PLAIN_DONE or not short

@@ -49,7 +49,7 @@ class Bench:
         return [int.from_bytes(job.id, "big") for job in given]
 
     def release(self, n: int, number: int = 1) -> None:
-        self.engine.settle(SESSION, Settle("release", n.to_bytes(16, "big"), number), WALL)
+        self.engine.settle(SESSION, [Settle("release", n.to_bytes(16, "big"), number)], WALL)
         self.engine.commit()
 
 

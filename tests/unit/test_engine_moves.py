@@ -46,7 +46,7 @@ class Driver:
         return id
 
     def settle(self, id: bytes, verb: SettleVerb, delay: int = 0) -> None:
-        self.engine.settle(WORKER, Settle(verb, id, 1, delay), WALL)
+        self.engine.settle(WORKER, [Settle(verb, id, 1, delay)], WALL)
 
     def call_off(self, id: bytes) -> bytes:
         self.engine.cancel_job(id, False, WALL)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tenure.engine import core, queues, sweep, taking
+from tenure.engine import queues, sweep, taking
+from tenure.engine.store import TOGETHER
 from tenure.outcome import NO_TASK
 from tenure.wire.words import quote
 from tests.property.lab import Lab, Line, hexid
@@ -244,7 +245,7 @@ def test_a_job_that_nobody_takes_expires_all_the_same(lab: Lab) -> None:
 
 def test_of_many_that_expire_together_each_frees_its_key_and_is_told_of(lab: Lab) -> None:
     line, caller = lab.connect(), lab.connect(2)
-    count = 2 * core.TOGETHER + 3
+    count = 2 * TOGETHER[-1] + 3
     line.ask("\n".join(lab.add(n, f"x=+2000 k=key{n}") for n in range(count)))
     line.ask(lab.add(count, "x=+60000 k=another"))
     caller.write(f"wait 20000 {hexid(0)} {hexid(count - 1)}\n".encode())

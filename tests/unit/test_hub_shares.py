@@ -113,3 +113,46 @@ def test_sessions_are_forgotten_in_the_order_of_their_age(lab: Lab) -> None:
         lab.pass_time(30.0)
         line.write(b"nonsense\n")
     assert not known
+
+
+def working(lab: Lab, count: int) -> Line:
+    """A worker that holds so many jobs: every other one with a key, every third with a large body."""
+    line = lab.connect(1)
+    for n in range(count):
+        line.ask(lab.add(n, "" if n % 2 else f"k={'ab'[n % 4 // 2]}", body="x" * (10 + 3_000 * (n % 3))))
+    line.ask(f"take 1 {count} 0 30000 q")
+    return line
+
+
+def test_settlements_of_one_write_come_to_what_each_for_itself_comes_to() -> None:
+    jobs = [hexid(n) for n in range(8)]
+    written = [
+        *(f"done {id}:1" for id in jobs[:3]),
+        f"done {jobs[1]}:1",
+        f"done {jobs[3]}:1 2\nok",
+        f"retry {jobs[1]}:1 0 oops 0\n",
+        f"retry {jobs[4]}:1 0 oops 0\n",
+        f"done {jobs[4]}:1",
+        f"done {hexid(99)}:1",
+        f"done {jobs[5]}:1 then=1\nadd {hexid(100)} q t {'f' * 32} 0 k=b\n",
+        f"done {jobs[6]}:1 as={session_of(1)}",
+        f"done {jobs[7]}:1",
+    ]
+    at_once, singly = Lab(), Lab()
+    try:
+        answers = working(at_once, 8).ask("\n".join(written))
+        line = working(singly, 8)
+        assert answers.split("\n") == [line.ask(one) for one in written]
+        assert at_once.rows() == singly.rows()
+        assert at_once.record() == singly.record()
+    finally:
+        at_once.close()
+        singly.close()
+
+
+def test_settlements_before_hello_are_refused_each() -> None:
+    lab = Lab()
+    stranger = Line(lab)
+    answers = stranger.ask(f"done {hexid(1)}:1\ndone {hexid(2)}:1")
+    lab.close()
+    assert [answer.split()[:2] for answer in answers.split("\n")] == [["err", "hello-first"]] * 2

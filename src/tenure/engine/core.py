@@ -182,10 +182,7 @@ class Core:
         expired = state == DEAD
         self.store.begin()
         change, ids = (state, expired, wall, reason), [job.id for job in jobs]
-        whole = len(ids) // TOGETHER * TOGETHER
-        for at in range(0, whole, TOGETHER):
-            self.store.execute(END_MANY_WAITING, (*change, *ids[at : at + TOGETHER]))
-        self.store.many(END_WAITING, [(*change, id) for id in ids[whole:]])
+        self.store.each(END_WAITING, change, ids)
         for job in jobs:
             self.free_key(job.task, job.key)
             if job.state == READY:
@@ -199,18 +196,27 @@ class Core:
 
     # -- the end of a hand-out ------------------------------------------------------------------------------------
 
-    def end_done(self, lease: Lease, result: bytes | None, wall: int) -> None:
-        """The work is done: the job's row keeps the hand-out and the result, and lets go of the body."""
+    def end_done(self, done: Sequence[tuple[Lease, bytes | None]], wall: int) -> None:
+        """Work is done, with these results: the jobs' rows keep hand-out and result, and let go of the body.
+
+        The leases are out of the book already.
+        """
+        if not done:
+            return
         self.store.begin()
-        self.store.execute(END_DONE, (wall, wall, self.commit_no, result, lease.id))
-        if lease.big:
-            self.store.execute("DELETE FROM bodies WHERE id = ?", (lease.big,))
-        if lease.key is not None:
-            self._key_after_done(lease.task, lease.key, wall)
-        self._count_end(lease, H_DONE, "done")
-        self.leases.remove(lease)
+        self.store.each(END_DONE, (wall, wall, self.commit_no), [lease.id for lease, result in done if result is None])
+        results = [(result, lease.id) for lease, result in done if result is not None]
+        if results:
+            self.store.many(END_DONE_WITH, [(wall, wall, self.commit_no, *result) for result in results])
+        for lease, _ in done:
+            if lease.big:
+                self.store.execute("DELETE FROM bodies WHERE id = ?", (lease.big,))
+            if lease.key is not None:
+                self._key_after_done(lease.task, lease.key, wall)
+        for (queue, worker), n in Counter([(lease.queue, lease.worker) for lease, _ in done]).items():
+            self._count_ends(queue, worker, H_DONE, "done", n)
         if self.awaited:
-            self.note_end(lease.id)
+            self.ended |= self.awaited.keys() & [lease.id for lease, _ in done]
 
     def end_dead(
         self,
@@ -288,16 +294,16 @@ class Core:
                 lease.id,
             ),
         )
-        self._count_end(lease, how, STATE_NAMES[state])
+        self._count_ends(lease.queue, lease.worker, how, STATE_NAMES[state], 1)
         self.leases.remove(lease)
 
-    def _count_end(self, lease: Lease, how: int, state: str) -> None:
-        queue, worker, end = self.ledger.queues[lease.queue], self.ledger.workers[lease.worker], "/" + HOW_NAMES[how]
-        queue["running"] -= 1
-        queue[state] += 1
-        queue[end] += 1
-        worker["running"] -= 1
-        worker[end] += 1
+    def _count_ends(self, queue_id: int, worker_id: int, how: int, state: str, n: int) -> None:
+        queue, worker, end = self.ledger.queues[queue_id], self.ledger.workers[worker_id], "/" + HOW_NAMES[how]
+        queue["running"] -= n
+        queue[state] += n
+        queue[end] += n
+        worker["running"] -= n
+        worker[end] += n
 
     # -- keys -----------------------------------------------------------------------------------------------------
 
@@ -331,18 +337,13 @@ RUNNING_LEASES = """
     FROM jobs WHERE state = 3
 """
 
-_END_WAITING = "UPDATE jobs SET state = ?, expired = ?, ended_at = ?, reason = ?, run_at = NULL WHERE id"
-END_WAITING = f"{_END_WAITING} = ?"
-
-TOGETHER = 100
-"""Jobs that one statement ends, where so many are past their latest start: it takes two thirds of the time."""
-END_MANY_WAITING = f"{_END_WAITING} IN ({', '.join('?' * TOGETHER)})"
+END_WAITING = "UPDATE jobs SET state = ?, expired = ?, ended_at = ?, reason = ?, run_at = NULL"
 
 END_DONE = """
     UPDATE jobs SET state = 4, attempts = attempts + 1, ended_at = ?, end_at = ?, end_commit = ?, how = 1,
-                    result = ?, body = x'', big = 0
-    WHERE id = ?
+                    body = x'', big = 0
 """
+END_DONE_WITH = f"{END_DONE}, result = ? WHERE id = ?"
 
 END_OTHERWISE = """
     UPDATE jobs SET state = ?, listed = 1, attempts = attempts + ?, losses = losses + ?, run_at = ?, ended_at = ?,

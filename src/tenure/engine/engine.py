@@ -61,9 +61,9 @@ class Engine:
         """Hand jobs out; None when the take may be parked; see `taking.take`."""
         return taking.take(self._core, session, worker, t, arrived=arrived, wall=wall, mono=mono, final=final)
 
-    def settle(self, session: bytes, s: Settle, wall: int) -> SettleAnswer:
-        """End a hand-out by the worker's word; see `settling.settle`."""
-        return settling.settle(self._core, session, s, wall)
+    def settle(self, session: bytes, lines: Sequence[Settle], wall: int) -> list[SettleAnswer]:
+        """End hand-outs by the worker's word; see `settling.settle`."""
+        return settling.settle(self._core, session, lines, wall)
 
     def extend(self, session: bytes, items: Sequence[ExtendItem], arrived: float, mono: float) -> list[Held] | None:
         """Hold receipts longer; None when the session is closed."""

@@ -44,10 +44,35 @@ class ByeAnswer(NamedTuple):
     late: bool = False
 
 
-def settle(core: Core, session_id: bytes, s: Settle, wall: int) -> SettleAnswer:
-    """End a hand-out by the worker's word; a repeat is answered from the row."""
+DONE = SettleAnswer("ok", "done")
+CLOSED = SettleAnswer("closed")
+
+
+def settle(core: Core, session_id: bytes, lines: Sequence[Settle], wall: int) -> list[SettleAnswer]:
+    """End hand-outs by the worker's word, one line after the other; a repeat is answered from the row.
+
+    The rows of what is done without further jobs are written together.
+    """
+    answers: list[SettleAnswer] = []
+    done: list[tuple[Lease, bytes | None]] = []
+    closed = core.session(session_id).closed
+    for s in lines:
+        lease = core.leases.get(s.id, s.number)
+        if s.verb == "done" and not s.then and s.session is None and lease is not None and not closed:
+            core.leases.remove(lease)
+            done.append((lease, s.body))
+            answers.append(DONE)
+        else:
+            core.end_done(done, wall)  # this line may be a repeat of one of them
+            done = []
+            answers.append(_settle_one(core, session_id, s, wall))
+    core.end_done(done, wall)
+    return answers
+
+
+def _settle_one(core: Core, session_id: bytes, s: Settle, wall: int) -> SettleAnswer:
     if core.session(session_id).closed or (s.session is not None and core.session(s.session).closed):
-        return SettleAnswer("closed")  # for `as=` too: the answer to the bye has told how its hand-outs ended
+        return CLOSED  # for `as=` too: the answer to the bye has told how its hand-outs ended
     lease = core.leases.get(s.id, s.number)
     if lease is None or (s.session is not None and lease.session != s.session):
         return _settled_before(core, s, wall)
@@ -58,7 +83,8 @@ def settle(core: Core, session_id: bytes, s: Settle, wall: int) -> SettleAnswer:
 def _settle_now(core: Core, lease: Lease, s: Settle, wall: int) -> str:
     match s.verb:
         case "done":
-            core.end_done(lease, s.body, wall)
+            core.leases.remove(lease)
+            core.end_done([(lease, s.body)], wall)
             return "done"
         case "dead":
             core.end_dead(lease, H_DEAD, s.reason, s.body, wall, attempt=s.ran)

@@ -18,6 +18,12 @@ SCHEMA_VERSION = 1
 STEPS: dict[int, str] = {}
 """For each older version the statements that lead from it to the next one, each ended with a semicolon."""
 Durability = Literal["full", "normal"]
+TOGETHER = (1, 4, 16, 64, 256)
+"""Rows that one statement changes, which takes little more than half of the time that a statement for each does.
+
+Few sizes, because SQLite keeps a prepared statement for each; where there are fewer rows, the last one stands in.
+"""
+_WHERE_ID = {size: f"WHERE id IN ({', '.join('?' * size)})" for size in TOGETHER}
 Db = apsw.Connection
 DbError = apsw.Error
 DbFull = apsw.FullError
@@ -132,6 +138,14 @@ class Store:
     def many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
         """Carry out one statement for each row of values."""
         self.db.executemany(sql, values)
+
+    def each(self, change: str, values: Sequence[Any], ids: Sequence[bytes]) -> None:
+        """Carry out one change, which ends before its `WHERE`, alike on the rows of all these ids."""
+        for at in range(0, len(ids), TOGETHER[-1]):
+            part = list(ids[at : at + TOGETHER[-1]])
+            size = next(size for size in TOGETHER if size >= len(part))
+            part += part[-1:] * (size - len(part))
+            self.execute(f"{change} {_WHERE_ID[size]}", (*values, *part))
 
     def free_inside(self) -> int:
         """Bytes of the file that hold nothing any more and are written to before it grows."""

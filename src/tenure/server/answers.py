@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenure.engine.adding import AddAnswer, Closed, Conflict, Created, Exists, Full
-from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
+from tenure.engine.settling import DONE, ByeAnswer, Held, SettleAnswer
 from tenure.wire import encode
 from tenure.wire.commands import (
     FLOOR,
@@ -61,7 +61,10 @@ class Answers:
             return encode.err("queue-closed", text)
         return encode.err("key-conflict", f"{answer.first.hex()} holds this key with other arguments")
 
-    def settle(self, answer: SettleAnswer) -> bytes:
+    def settle(self, answers: Sequence[SettleAnswer]) -> bytes:
+        return b"".join([b"ok done\n" if answer is DONE else self._settle(answer) for answer in answers])
+
+    def _settle(self, answer: SettleAnswer) -> bytes:
         if answer.word == "ok":
             words = [answer.detail, *(_ADDED[type(a)] for a in answer.added)]
             return f"ok {' '.join(words)}\n".encode()

@@ -17,7 +17,7 @@ from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd, Limits
 from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
-from tenure.server.session import Arrived, Connection, Parked, ParkedWait
+from tenure.server.session import Arrived, Connection, Parked, ParkedWait, Settles, together
 from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
 from tenure.server.verbs import Verb, Verbs
@@ -53,6 +53,8 @@ REST = 0.5
 """Seconds until the store is tried again then: each undoing reads the whole file, and extends have to be answered."""
 READING = (Hello, Extend, Show, Browse, Report, Wait, Bad)
 """Lines that write nothing, so that a full disk does not stop them: leases go on being extended."""
+
+_HELLO_FIRST = encode.err("hello-first", "say hello before anything else")
 
 log = logging.getLogger("tenure.server")
 
@@ -182,7 +184,7 @@ class Hub:
         try:
             if self._unsound:
                 self._roll_back(mono)
-            for connection, command, arrived in inbox:
+            for connection, command, arrived in together(inbox):
                 self._apply(connection, command, arrived, wall, mono)
             if time:
                 self._pass_time(wall, mono)
@@ -238,11 +240,14 @@ class Hub:
                 touched[connection] = None
         return list(touched)
 
-    def _apply(self, connection: Connection, command: Command, arrived: float, wall: int, mono: float) -> None:
+    def _apply(
+        self, connection: Connection, command: Command | Settles, arrived: float, wall: int, mono: float
+    ) -> None:
         if connection.parked is not None:
             self._answer_parked(connection.parked, wall, mono, final=True)
         if connection.hello is None and type(command) not in (Hello, Bad):
-            self._replies.append((connection, encode.err("hello-first", "say hello before anything else")))
+            lines = len(command.lines) if type(command) is Settles else 1
+            self._replies.append((connection, _HELLO_FIRST * lines))
             return
         answer = self._apply_one[type(command)](connection, command, arrived, wall, mono)
         if answer is not None:

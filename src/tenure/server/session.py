@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
 
 from tenure.wire.commands import (
     IDLE_TIMEOUT,
@@ -14,6 +16,7 @@ from tenure.wire.commands import (
     Hello,
     PurgeQueue,
     Report,
+    Settle,
     Show,
     Take,
     Wait,
@@ -25,6 +28,26 @@ LONG = frozenset((Take, Wait, Show, Browse, Report, PurgeQueue))
 
 Arrived = tuple["Connection", Command, float]
 """A command, whose it is, and when it had been read (monotonic seconds)."""
+
+
+class Settles(NamedTuple):
+    """Settlements of one connection that stand behind each other, which are carried out together."""
+
+    lines: Sequence[Settle]
+
+
+def together(inbox: Sequence[Arrived]) -> Iterator[tuple[Connection, Command | Settles, float]]:
+    """Yield these lines in order, settlements that stand behind each other as one."""
+    for whose, lines in groupby(inbox, _settling):
+        if whose is None:
+            yield from lines
+        else:
+            settles = list(lines)
+            yield whose, Settles([settle for _, settle, _ in settles]), settles[0][2]  # type: ignore[misc]  # as grouped
+
+
+def _settling(line: Arrived) -> Connection | None:
+    return line[0] if type(line[1]) is Settle else None
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from tenure.engine.engine import Engine
 from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd
 from tenure.server.reports import Reports
-from tenure.server.session import Connection
+from tenure.server.session import Connection, Settles
 from tenure.wire import encode
 from tenure.wire.commands import (
     Add,
@@ -24,7 +24,6 @@ from tenure.wire.commands import (
     Purge,
     PurgeQueue,
     Requeue,
-    Settle,
     Show,
     Switch,
 )
@@ -44,7 +43,7 @@ class Verbs:
         self.table: dict[type, Verb] = {
             Hello: self._hello,
             Add: self._add,
-            Settle: self._settle,
+            Settles: self._settle,
             Extend: self._extend,
             CancelJob: self._cancel_job,
             Requeue: self._requeue,
@@ -67,9 +66,9 @@ class Verbs:
     def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
         return self._answers.add(self._engine.add(a, wall))
 
-    def _settle(self, connection: Connection, s: Settle, arrived: float, wall: int, mono: float) -> bytes:
+    def _settle(self, connection: Connection, s: Settles, arrived: float, wall: int, mono: float) -> bytes:
         assert connection.hello is not None  # checked in the hub
-        return self._answers.settle(self._engine.settle(connection.hello.session, s, wall))
+        return self._answers.settle(self._engine.settle(connection.hello.session, s.lines, wall))
 
     def _extend(self, connection: Connection, e: Extend, arrived: float, wall: int, mono: float) -> bytes:
         assert connection.hello is not None  # checked in the hub

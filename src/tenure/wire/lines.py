@@ -187,15 +187,23 @@ def _take(text: str) -> Command:
     )
 
 
-_plain_done = re.compile(rb"done ([0-9a-f]{32}):([1-9][0-9]{0,17})").fullmatch
+_plain_dones = re.compile(rb"(?:done [0-9a-f]{32}:[1-9][0-9]{0,17}\n)+").match
+_receipts = re.compile(rb"([0-9a-f]{32}):([0-9]+)\n").findall
+LONGEST_PLAIN_DONE = 57
+"""Bytes of it, its end included."""
 
 
-def plain_done(line: bytes) -> Settle | None:
-    """Return the `done` without result and options that `line` is; None: read it as `read` does."""
-    found = _plain_done(line)
+def plain_dones(data: bytes, position: int) -> tuple[list[Settle], int]:
+    """Return all `done` without result and options that stand at `position`, and where the next line begins.
+
+    Workers send many behind each other, so these are read in one step; the answer to anything else stays `read`'s.
+    """
+    found = _plain_dones(data, position)
     if found is None:
-        return None
-    return _new(Settle, ("done", unhexlify(found[1]), int(found[2]), 0, "", None, (), None, True))
+        return [], position
+    end = found.end()
+    receipts = _receipts(data, position, end)
+    return [_new(Settle, ("done", unhexlify(id), int(n), 0, "", None, (), None, True)) for id, n in receipts], end
 
 
 # verb: (words before the options, LEN not counted; whether LEN follows: "no", "may", "must")

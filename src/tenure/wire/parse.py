@@ -65,15 +65,24 @@ class CommandParser:
         while position < size and not self.failed:
             if self._frame is not None:
                 position = self._body(self._frame, data, position, size)
-                continue
-            end = data.find(b"\n", position)
-            if end < 0 or end - position >= self.max_line:
-                self._unfinished(data, position)
-                break
-            if end > position:
-                self._line(data[position:end])
-            position = end + 1
+            else:
+                position = self._next(data, position, size)
         return self._taken()
+
+    def _next(self, data: bytes, position: int, size: int) -> int:
+        """Read the line at `position`, or as many plain `done` as stand there; returns where to read on."""
+        if self._open is None and self.max_line >= lines.LONGEST_PLAIN_DONE:
+            dones, behind = lines.plain_dones(data, position)
+            if dones:
+                self._out += dones
+                return behind
+        end = data.find(b"\n", position)
+        if end < 0 or end - position >= self.max_line:
+            self._unfinished(data, position)
+            return size
+        if end > position:
+            self._line(data[position:end])
+        return end + 1
 
     def _taken(self) -> list[Command]:
         out, self._out = self._out, []
@@ -111,11 +120,6 @@ class CommandParser:
 
     def _line(self, line: bytes) -> None:
         """Read one line; what has a body waits for it in `_frame`."""
-        if self._open is None:
-            done = lines.plain_done(line)
-            if done is not None:
-                self._finish(done, 0, 0)
-                return
         try:
             result = lines.read(line, self._open is not None)
         except Refused as refused:
