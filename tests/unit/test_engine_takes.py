@@ -189,15 +189,30 @@ def test_only_so_many_leases_are_ended_at_once_and_none_is_forgotten() -> None:
     assert book.next_end() is None
 
 
-def test_ends_of_leases_that_ended_do_not_pile_up() -> None:
+@pytest.mark.parametrize("apart", [0.0, 1.0])
+def test_ends_of_leases_that_ended_do_not_pile_up(apart: float) -> None:
     book = LeaseBook()
     for n in range(10 * SPENT_ENDS):
-        one = lease(n, 3_600.0 + n)
+        one = lease(n, 3_600.0 + n * apart)
         book.add(one)
         if n % 100:
             book.remove(one)
-    assert len(book._ends) <= 2 * len(book) + SPENT_ENDS
+    assert sum(len(leases) for leases in book._by_end.values()) <= 2 * len(book) + SPENT_ENDS
     assert book.next_end() == 3_600.0
+
+
+def test_of_leases_that_were_to_end_together_each_ends_at_its_own_time() -> None:
+    book = LeaseBook()
+    leases = [lease(n, 5.0) for n in range(4)]
+    for one in leases:
+        book.add(one)
+    book.remove(leases[0])
+    leases[1].end = 8.0
+    leases[2].end = 6.0
+    assert book.run_out(5.0, 10) == [leases[3]]
+    book.remove(leases[3])
+    assert book.next_end() == 6.0
+    assert book.run_out(9.0, 10) == [leases[2], leases[1]]
 
 
 def test_a_job_that_is_handed_out_again_is_not_ended_by_its_old_lease() -> None:

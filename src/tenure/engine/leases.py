@@ -6,6 +6,7 @@ A lease's end runs on the server's monotonic clock (seconds).  The rows stay the
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -47,8 +48,11 @@ class LeaseBook:
     def __init__(self) -> None:
         self._by_id: dict[bytes, Lease] = {}
         self._by_session: dict[bytes, dict[bytes, Lease]] = {}
-        # One entry a lease at least; an extended lease is found too early here and put back with its new end.
-        self._ends: list[tuple[float, bytes, int]] = []
+        # Each lease stands under one end; an extended one is found too early there and put under its new end.  Those
+        # of one take end together, so there are far fewer ends in order than leases.
+        self._by_end: dict[float, deque[Lease]] = {}
+        self._ends: list[float] = []
+        self._entered = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -72,10 +76,21 @@ class LeaseBook:
 
     def add(self, lease: Lease) -> None:
         self._by_id[lease.id] = lease
-        self._by_session.setdefault(lease.session, {})[lease.id] = lease
-        heapq.heappush(self._ends, (lease.end, lease.id, lease.number))
-        if len(self._ends) > 2 * len(self._by_id) + SPENT_ENDS:
+        held = self._by_session.get(lease.session)
+        if held is None:
+            held = self._by_session[lease.session] = {}
+        held[lease.id] = lease
+        self._enter(lease)
+        if self._entered > 2 * len(self._by_id) + SPENT_ENDS:
             self._order_ends()  # else a long visibility timeout would keep an entry for every job done within it
+
+    def _enter(self, lease: Lease) -> None:
+        leases = self._by_end.get(lease.end)
+        if leases is None:
+            leases = self._by_end[lease.end] = deque()
+            heapq.heappush(self._ends, lease.end)
+        leases.append(lease)
+        self._entered += 1
 
     def remove(self, lease: Lease) -> None:
         del self._by_id[lease.id]
@@ -92,28 +107,36 @@ class LeaseBook:
 
     def _order_ends(self) -> None:
         """One entry for each lease that runs, and none for those that have ended."""
-        self._ends = [(lease.end, lease.id, lease.number) for lease in self]
-        heapq.heapify(self._ends)
+        self._by_end.clear()
+        self._ends.clear()
+        self._entered = 0
+        for lease in self:
+            self._enter(lease)
 
     def next_end(self) -> float | None:
         """When the next lease may run out (never too late, perhaps too early)."""
         while self._ends:
-            end, id, number = self._ends[0]
-            if self.get(id, number) is not None:
-                return end
-            heapq.heappop(self._ends)
+            end = self._ends[0]
+            leases = self._by_end[end]
+            while leases:
+                if self._by_id.get(leases[0].id) is leases[0]:
+                    return end
+                leases.popleft()
+                self._entered -= 1
+            del self._by_end[heapq.heappop(self._ends)]
         return None
 
     def run_out(self, before: float, limit: int) -> list[Lease]:
         """Up to `limit` leases that ended at `before` or earlier; they are still in the book."""
         found: list[Lease] = []
-        while self._ends and self._ends[0][0] <= before and len(found) < limit:
-            _, id, number = heapq.heappop(self._ends)
-            lease = self.get(id, number)
-            if lease is None:
-                continue
+        while len(found) < limit:
+            end = self.next_end()
+            if end is None or end > before:
+                break
+            lease = self._by_end[end].popleft()
+            self._entered -= 1
             if lease.end <= before:
                 found.append(lease)
             else:
-                heapq.heappush(self._ends, (lease.end, id, number))
+                self._enter(lease)
         return found

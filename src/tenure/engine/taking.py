@@ -150,7 +150,8 @@ def _hand_out(
     """Hand out the jobs of these rows, as far as their bodies have room (bytes); the rest stays ready."""
     core.store.begin()
     worker_id = core.store.worker_id(worker)
-    jobs, updates = [], []
+    jobs = []
+    held: dict[int, list[bytes]] = {}  # by visibility timeout
     for row in rows:
         if room <= 0:
             break
@@ -164,18 +165,19 @@ def _hand_out(
         )  # fmt: skip
         core.leases.add(lease)
         core.lines.leave(id, queue)
-        updates.append((session, worker_id, t.number, vt, wall, core.commit_no, id))
+        held.setdefault(vt, []).append(id)
         job = _job(core, row, lease, arrived)
         room -= len(job.body)
         jobs.append(job)
-    core.store.many(HAND_OUT, updates)
+    for vt, ids in held.items():
+        core.store.each(HAND_OUT, (session, worker_id, t.number, vt, wall, core.commit_no), ids)
     tally, by = core.ledger.queue(rows[0][1]) if rows else {}, core.ledger.worker(worker_id)
     for counts in (tally, by):
-        if updates:
-            counts["handed_out"] += len(updates)
-            counts["running"] += len(updates)
-    if updates:
-        tally["ready"] -= len(updates)
+        if jobs:
+            counts["handed_out"] += len(jobs)
+            counts["running"] += len(jobs)
+    if jobs:
+        tally["ready"] -= len(jobs)
     return jobs
 
 
@@ -195,5 +197,4 @@ def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
 HAND_OUT = """
     UPDATE jobs SET state = 3, number = number + 1, session = ?, worker = ?, take = ?, hold_vt = ?, begin_at = ?,
                     begin_commit = ?, end_at = NULL, end_commit = NULL, how = NULL, late = 0, cause = NULL, error = NULL
-    WHERE id = ?
 """

@@ -7,7 +7,9 @@ repeated byte for byte.  Seconds become whole milliseconds here.
 from __future__ import annotations
 
 import re
+from binascii import hexlify
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from tenure.message import Message, Settlement, When
@@ -17,6 +19,8 @@ from tenure.wire.words import quote, quote_name
 _MAX_TEXT = 1_000
 _unprintable = re.compile(r"[^ -~]").sub
 _DEFAULTS = (None, 5, None, None, None, 20, 5)
+_JOB_DEFAULTS = (None, 5, None, None, 20, 5)
+"""The last fields of a delivered job that has none of them."""
 _NAMES = ("p", "at", "x", "vt", "ma", "ml")
 """The options' names behind the key's, in the order of their defaults."""
 
@@ -200,14 +204,20 @@ def jobs(items: Sequence[Job]) -> bytes:
 
 
 def _job(job: Job) -> bytes:
-    id, number, hold, vt, attempt, losses, queue, task, fingerprint, body, *options = job
-    head = (
-        f"job {id.hex()} {number} {hold} {vt} {attempt} {losses} "
-        f"{quote_name(queue)} {quote_name(task)} {fingerprint.hex()} {len(body)}"
-    )
-    if options != [None, 5, None, None, 20, 5]:
-        head += _options(job.key, job.priority, job.run_at, job.expires, None, job.max_attempts, job.max_losses)
-    return b"%b\n%b\n" % (head.encode("ascii"), body)
+    id, number, hold, vt, attempt, losses, queue, task, fingerprint, body = job[:10]
+    options = b""
+    if job[10:] != _JOB_DEFAULTS:
+        text = _options(job.key, job.priority, job.run_at, job.expires, None, job.max_attempts, job.max_losses)
+        options = text.encode("ascii")
+    return b"job %b %d %d %d %d %d %b %b %b %d%b\n%b\n" % (
+        hexlify(id), number, hold, vt, attempt, losses, _word(queue), _word(task), hexlify(fingerprint), len(body),
+        options, body,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def _word(name: str) -> bytes:
+    return quote(name).encode("ascii")
 
 
 def states(items: Sequence[StateLine]) -> bytes:
