@@ -23,15 +23,21 @@ from tests.stage.harness import TENURE, Stage, wait_for
 from tests.stage.producer import Producer
 from tests.stage.sizes import sized
 
+LOG_HEAD = 32
 FRAME = 4096 + 24
 TORN = "is no whole transaction"
 
 
 def tear(log: Path, dice: random.Random) -> None:
-    """Let the log end with random bytes, or with a part of what would have been its next frame."""
-    whole = log.read_bytes()
-    torn = dice.choice([dice.randbytes(dice.randint(1, 64)), whole[-FRAME:][: dice.randint(1, FRAME - 1)]])
-    log.write_bytes(whole + (torn or b"\0"))
+    """Let the log go on with random bytes, or with a part of what would have been its next frame.
+
+    What stands there may be zeros, as room for later frames, and is kept behind them or cut off.
+    """
+    log_bytes = log.read_bytes()
+    frames = (len(log_bytes.rstrip(b"\0")) - LOG_HEAD + FRAME - 1) // FRAME
+    used, room = log_bytes[: LOG_HEAD + frames * FRAME], log_bytes[LOG_HEAD + frames * FRAME :]
+    torn = dice.choice([dice.randbytes(dice.randint(1, 64)), used[-FRAME:][: dice.randint(1, FRAME - 1)]])
+    log.write_bytes(used + (torn or b"\0") + dice.choice([b"", room[len(torn) :]]))
 
 
 @pytest.mark.parametrize("durability", ["full", "normal"])

@@ -111,3 +111,65 @@ def test_an_engine_in_memory_has_no_log() -> None:
     add(engine, 0, 100, checkpoints)
     checkpoints.close()
     engine.close()
+
+
+def test_room_that_is_made_ahead_is_used_and_gone_at_the_end(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    checkpoints = Checkpoints(engine.own_log(), STEP, LIMIT)
+    checkpoints.make_room()
+    size = log_size(tmp_path)
+    assert size == 32 + (STEP + STEP // 2) * PAGE
+    for first in range(0, 2_000, 100):
+        add(engine, first, 100, checkpoints)
+    assert log_size(tmp_path) <= max(size, (LIMIT + 20) * PAGE)
+    checkpoints.close()
+    engine.close()
+    assert not (tmp_path / "tenure.db-wal").exists()
+    again = open_engine(tmp_path)
+    assert again.record()["totals"]["ready"] == 2_000
+    again.close()
+
+
+def test_no_commit_lengthens_a_log_with_room(tmp_path: Path) -> None:
+    engine = open_engine(tmp_path)
+    checkpoints = Checkpoints(engine.own_log(), STEP, LIMIT)
+    checkpoints.make_room()
+    size = log_size(tmp_path)
+    add(engine, 0, 10, checkpoints)
+    assert log_size(tmp_path) == size
+    engine.close()
+
+
+def test_a_disk_without_room_for_it_is_told_of_and_changes_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(log: Log, pages: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Log, "lengthen", full)
+    checkpoints = Checkpoints(engine.own_log(), STEP, LIMIT)
+    checkpoints.make_room()
+    assert "No space left on device" in caplog.text
+    add(engine, 0, 10, checkpoints)
+    assert engine.record()["totals"]["ready"] == 10
+
+
+@pytest.mark.parametrize("torn", [b"", b"\x07" * 30, b"\x00" * 9])
+def test_a_server_that_was_killed_with_room_in_its_log_loses_nothing(tmp_path: Path, torn: bytes) -> None:
+    """Zeros behind the last commit are no transaction that was cut off; other bytes are, and are told of."""
+    engine = open_engine(tmp_path)
+    checkpoints = Checkpoints(engine.own_log(), STEP, LIMIT)
+    checkpoints.make_room()
+    add(engine, 0, 10, checkpoints)
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    data, log = (tmp_path / "tenure.db").read_bytes(), (tmp_path / "tenure.db-wal").read_bytes()
+    engine.close()
+    used = 32 + -(-(len(log.rstrip(b"\0")) - 32) // PAGE) * PAGE
+    (killed / "tenure.db").write_bytes(data)
+    (killed / "tenure.db-wal").write_bytes(log[:used] + torn + log[used + len(torn) :])
+    again = open_engine(killed)
+    assert bool(again.notices) == any(torn)
+    assert again.record()["totals"]["ready"] == 10
+    assert again.verify()["verified"]
+    again.close()

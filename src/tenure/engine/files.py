@@ -15,8 +15,8 @@ from tenure.errors import TenureError
 
 _MAGIC = b"SQLite format 3\x00"
 _LOG_MAGICS = (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
-_LOG_HEAD = 32
-_FRAME_HEAD = 24
+LOG_HEAD = 32
+FRAME_HEAD = 24
 _NEVER_WRITTEN = 1 << 30
 """The byte whose page SQLite keeps for its locks."""
 LOOK_EVERY = 1.0
@@ -63,8 +63,8 @@ def _check_log(path: str, size: int | None) -> None:
     head = b""
     if size:
         with Path(f"{path}-wal").open("rb") as file:
-            head = file.read(_LOG_HEAD)
-    if len(head) < _LOG_HEAD or head[:4] not in _LOG_MAGICS:
+            head = file.read(LOG_HEAD)
+    if len(head) < LOG_HEAD or head[:4] not in _LOG_MAGICS:
         what = "gone" if size is None else "empty" if not size else "no log"
         raise StoreError(
             f"{path}-wal is {what}, and the last server on {path} was killed before it had folded its log into the "
@@ -107,7 +107,7 @@ def _pages_in(log: str, frames: int, page: int) -> set[int]:
     found = set()
     with Path(log).open("rb") as file:
         for frame in range(frames):
-            file.seek(_LOG_HEAD + frame * (page + _FRAME_HEAD))
+            file.seek(LOG_HEAD + frame * (page + FRAME_HEAD))
             found.add(_number(file.read(4)))
     return found
 
@@ -122,20 +122,20 @@ def _cut_short(path: str, size: int, wanted: int) -> StoreError:
 def torn_tail(path: str, frames: int, page: int) -> str | None:
     """What is to be said of a log that goes on behind its last commit; None when nothing is.
 
-    `frames` is how many frames SQLite takes for committed, `page` the bytes of a page.
+    `frames` is how many frames SQLite takes for committed, `page` the bytes of a page.  Zeros are room for later ones.
     """
-    log, frame = f"{path}-wal", page + _FRAME_HEAD
-    end = _LOG_HEAD + frames * frame
+    log, frame = f"{path}-wal", page + FRAME_HEAD
+    end = LOG_HEAD + frames * frame
     rest = (_size(log) or 0) - end
-    if rest <= -_LOG_HEAD or (rest <= 0 and frames):
+    if rest <= -LOG_HEAD or (rest <= 0 and frames):
         return None
     with Path(log).open("rb") as file:
-        head = file.read(_LOG_HEAD)
+        head = file.read(LOG_HEAD)
         file.seek(end)
-        following = file.read(_FRAME_HEAD)
-    if len(head) == _LOG_HEAD and head[:4] in _LOG_MAGICS:
+        following = file.read(FRAME_HEAD)
+    if len(head) == LOG_HEAD and head[:4] in _LOG_MAGICS:
         whole = rest % frame == 0
-        if whole and (not rest or _is_left_over(head[16:20], following[8:12])):
+        if whole and (not rest or following == bytes(FRAME_HEAD) or _is_left_over(head[16:20], following[8:12])):
             return None
     return (
         f"{log}: what stands behind the last commit, from byte {end} on, is no whole transaction (a write that was cut "

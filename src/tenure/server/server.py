@@ -143,6 +143,9 @@ class Server:
         self._place = Place(options.data)
         self._log = engine.own_log()
         self.checkpoints = Checkpoints(self._log)
+        engine.space.look(time.monotonic())
+        if options.durability == "full" and not engine.space.tight:
+            self.checkpoints.make_room()
         self.transports: dict[Connection, asyncio.Transport] = {}
         self.held: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
