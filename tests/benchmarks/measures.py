@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.benchmarks import adding, draining, growing, resting
+from tests.benchmarks import adding, draining, growing, resting, storing
 from tests.benchmarks.report import Figure
 from tests.benchmarks.stage import Bench
 
@@ -28,5 +28,6 @@ LONG: dict[str, Measure] = {
     "scheduled": growing.scheduled,
     "parked": growing.crowded,
     "teams": growing.teams,
+    "store": storing.store,
 }
 """What takes minutes each."""
