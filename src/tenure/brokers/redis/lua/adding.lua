@@ -65,6 +65,7 @@ local function add(id, m, b, whatever)
   if expires then
     call('HSET', job, 'x', whole(expires))
     call('ZADD', EXPIRING, whole(expires), id)
+    call('HSET', Q, 'aging', '1')
   end
   if run_at and run_at > NOW then
     call('HSET', job, 'st', 1, 'ra', whole(run_at))

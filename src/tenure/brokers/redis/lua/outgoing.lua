@@ -9,4 +9,5 @@ for _, id in ipairs(call('HKEYS', OUT)) do
   answers[#answers + 1] = cmsgpack.unpack(packed)
   if room <= 0 or #answers == 100 then break end
 end
+if #answers == 0 then call('HDEL', Q, 'out') end
 return answers

@@ -4,11 +4,12 @@
 -- so that all of them are in one hash slot and a script changes a queue in one step.  In NAME the bytes % { } are
 -- written %25 %7B %7D.  Times are whole milliseconds by the server's TIME.
 --
---   Q             hash    place (grows with each job that becomes ready anew), what only grows of the record (added,
---                         duplicates, done, cancelled, purged, refused, handed_out, /done ... /cancelled), expired (a
---                         size), paused, closed, idkeys (a key that looks like an id is or was held), seen (when a
---                         worker was answered last), run (which run of the server that was), keep (nothing is swept
---                         before)
+--   Q             hash    place (grows with each job that becomes ready anew); what only grows of the record (added,
+--                         duplicates, done, cancelled, purged, refused, handed_out, /done ... /cancelled) and expired (a
+--                         size); paused, closed; idkeys (a key that looks like an id is or was held), aging (a job with
+--                         a latest start was added), out (something is in Q:out), old (there is more to sweep); seen
+--                         (when a worker was answered last), run (which run of the server that was), keep (nothing is
+--                         swept before), swept (when it was looked for what is to be)
 --   Q:workers     hash    COUNTER:WORKER -> number (handed_out, running, refused, /done ... /cancelled)
 --   Q:j:ID        hash    a job, or the alias of a duplicate (st 8); see below
 --   Q:h:ID        list    its earlier hand-outs, packed, oldest first

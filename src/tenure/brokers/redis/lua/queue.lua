@@ -4,6 +4,7 @@
 
 local UNKNOWN_WITHIN, UNKNOWN_LOOK = 60000, 20000
 
+in_spite_of_full_memory()
 catch_up()
 write_counts()
 call('ZREMRANGEBYSCORE', IDLE, '-inf', NOW)

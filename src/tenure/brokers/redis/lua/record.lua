@@ -2,6 +2,7 @@
 -- fields of Q:workers, sizes of ready, due, leases and dead, recount, what is wrong}; each of the first two and of the
 -- recount names and values in turn.
 
+in_spite_of_full_memory()
 catch_up()
 write_counts()
 

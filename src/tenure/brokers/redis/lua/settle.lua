@@ -56,6 +56,7 @@ end
 local function add_with_it(queue, id, m, b)
   if queue == '' then return add(id, m, b, true) end
   call('HSET', OUT, id, cmsgpack.pack({queue, id, m, b}))
+  call('HSET', Q, 'out', '1')
   return 0
 end
 

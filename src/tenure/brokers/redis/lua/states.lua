@@ -45,6 +45,7 @@ local function state_of(id, channel)
   return {name, tonumber(f[2] or 0), tonumber(f[3] or 0), reason, kind, body}
 end
 
+in_spite_of_full_memory()
 catch_up()
 local answers = {}
 for at = 4, #ARGV do answers[at - 3] = state_of(ARGV[at], ARGV[3]) end

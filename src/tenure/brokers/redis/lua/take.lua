@@ -1,8 +1,9 @@
 -- take: hand jobs of one queue out, or repeat what this number was given.
 -- ARGV: run, quiet, session, worker, number, limit, visibility timeout, bytes of bodies, `repeat` or empty,
 -- how long the worker waits at most.
--- Answers {`closed`} or {`stale`}, or {next due, now, jobs that wait to be handed over, job ...}; a job is id, number, hold, visibility timeout, attempts,
--- losses, expires (or empty), run_at (or empty), m, b.
+-- Answers {`closed`} or {`stale`}, or {milliseconds until something is due (-1: nothing is), now, 1 where jobs wait to
+-- be handed over, job ...}; a job is id, number, hold, visibility timeout, attempts, losses, expires (or empty), run_at
+-- (or empty), m, b.
 
 local session, worker, number, limit = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local take_vt, room, again = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'repeat'
@@ -10,7 +11,7 @@ local session_key = Q .. ':s:' .. session
 local SESSION_TTL = 172800
 
 call('DEL', WAKE)  -- whoever looks has taken the token; it is put back where something is left
-catch_up()
+local due, lease_end = catch_up()
 local answered = call('GET', session_key)
 local refused = answered == 'closed' and 'closed' or number < tonumber(answered or 0) and 'stale'
 if refused then
@@ -18,7 +19,7 @@ if refused then
   return {refused}
 end
 
-local answer = {0, NOW, call('HLEN', OUT)}
+local answer = {0, NOW, queue[7] and 1 or 0}
 
 local function job_line(id, n, hold, vt, f)
   local at = #answer
@@ -89,9 +90,8 @@ end
 if number == tonumber(answered) then
   repeat_answer()
 else
-  sweep(20 + 2 * limit)
-  local paused = call('HGET', Q, 'paused')
-  local granted = (paused or limit == 0) and {} or next_jobs()
+  sweep(SWEEP_BATCH + 2 * limit)
+  local granted = (queue[6] or limit == 0) and {} or next_jobs()
   if #granted > 0 then
     hand_out(granted)
     call('ZREM', IDLE, session)
@@ -99,8 +99,9 @@ else
     call('ZADD', IDLE, whole(NOW + tonumber(ARGV[10]) + 2000), session)
   end
   if #granted > 0 or again then call('SET', session_key, number, 'EX', SESSION_TTL) end
-  if not paused and call('ZCARD', READY) > 0 then wake() end
+  if not queue[6] and (#granted > 0 or limit == 0 or room <= 0) and call('ZCARD', READY) > 0 then wake() end
 end
-answer[1] = next_due()
+local next_due = math.min(due or LAST_MOMENT, lease_end or LAST_MOMENT)
+answer[1] = next_due < LAST_MOMENT and math.max(0, next_due - NOW) or -1
 write_counts()
 return answer

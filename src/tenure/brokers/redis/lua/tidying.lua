@@ -6,28 +6,41 @@ local RETURN_BATCH = 100
 local EXPIRE_BATCH = 200
 local GAP = 1000
 
+local SWEEP_BATCH = 100
+
+local queue = call('HMGET', Q, 'run', 'seen', 'keep', 'aging', 'old', 'paused', 'out', 'swept')
+local SEEN = tonumber(queue[2] or 0)
+
+-- Some things are written or looked at now and then only.
+local function is_long_ago(time)
+  return NOW - time > 200 or NOW < time
+end
+
 -- A server that did not answer for a while gives every running lease its full time again.  Two signs tell of it: it
 -- is another run of the server than the last time, or the worker has wanted something for longer than a second while
 -- no worker was answered (`quiet`: milliseconds in which it wanted nothing since its last answer; empty: no answer yet).
 local function look_at_gap()
   local run, quiet = ARGV[1], ARGV[2]
-  local q = call('HMGET', Q, 'run', 'seen')
-  local seen = tonumber(q[2] or 0)
-  local gone = q[1] and q[1] ~= run
-  if seen > 0 and quiet ~= '' and NOW - seen - tonumber(quiet) > GAP then gone = true end
+  local gone = queue[1] and queue[1] ~= run
+  if SEEN > 0 and quiet ~= '' and NOW - SEEN - tonumber(quiet) > GAP then gone = true end
   if gone then
-    for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', '+inf')) do
+    for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
       local vt = tonumber(call('HGET', JOB .. member:sub(1, 32), 'v'))
       call('ZADD', LEASES, 'GT', whole(NOW + vt), member)
     end
-    call('HSET', Q, 'keep', whole(NOW + FLOOR))
+    queue[3] = whole(NOW + FLOOR)
+    call('HSET', Q, 'keep', queue[3])
   end
-  if gone or q[1] ~= run or NOW - seen > 200 or NOW < seen then call('HSET', Q, 'run', run, 'seen', NOW) end
+  if is_long_ago(SEEN) or queue[1] ~= run then call('HSET', Q, 'run', run, 'seen', NOW) end
+end
+
+-- The first time in a set of times; nil where it is empty.
+local function first_of(set)
+  return tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
 end
 
 local function promote()
-  local due = call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, PROMOTE_BATCH)
-  for _, id in ipairs(due) do
+  for _, id in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, PROMOTE_BATCH)) do
     local score = next_score(options(call('HGET', JOB .. id, 'm')).priority)
     call('ZREM', DUE, id)
     call('ZADD', READY, score, id)
@@ -87,13 +100,19 @@ local function sweep_job(sums, id)
   call('ZREM', ENDED, id)
 end
 
+-- Where there was more to sweep than one call does, each call goes on with it.
 local function sweep(most)
+  if not (queue[5] or is_long_ago(tonumber(queue[8] or 0))) or tonumber(queue[3] or 0) > NOW then return end
   local old = call('ZRANGEBYSCORE', ENDED, '-inf', NOW, 'LIMIT', 0, most)
-  if #old == 0 then return end
-  if tonumber(call('HGET', Q, 'keep') or 0) > NOW then return end
   local sums = {}
   for _, id in ipairs(old) do sweep_job(sums, id) end
   write_sums(sums)
+  call('HSET', Q, 'swept', NOW)
+  if #old == most then
+    call('HSET', Q, 'old', '1')
+  elseif queue[5] then
+    call('HDEL', Q, 'old')
+  end
 end
 
 -- The hand-out before the one that begins now is kept; of very many the oldest go.
@@ -113,22 +132,16 @@ end
 
 -- What time has brought: every script that is told `run` and `quiet` begins with it.
 local function catch_up()
-  in_spite_of_full_memory()
   look_at_gap()
-  promote()
-  return_leases()
-  expire()
-end
-
--- Milliseconds until something becomes due; -1: nothing is.
-local function next_due()
-  local next = -1
-  for _, set in ipairs({DUE, LEASES}) do
-    local head = call('ZRANGE', set, 0, 0, 'WITHSCORES')
-    if head[2] then
-      local left = math.max(0, tonumber(head[2]) - NOW)
-      if next < 0 or left < next then next = left end
-    end
+  local due, lease_end = first_of(DUE), first_of(LEASES)
+  if due and due <= NOW then
+    promote()
+    due = first_of(DUE)
   end
-  return next
+  if lease_end and lease_end <= NOW then
+    return_leases()
+    lease_end, due = first_of(LEASES), first_of(DUE)
+  end
+  if queue[4] then expire() end
+  return due, lease_end
 end
