@@ -370,7 +370,8 @@ def _source_rows() -> Iterator[tuple[str, str, str]]:
     }
     for part, names in parts.items():
         for name in names:
-            yield f"`{name}`", f"`${sources.PREFIX}{name.upper()}`", part
+            where = f"{part}, with Redis the app" if name in sources.OF_STORE else part
+            yield f"`{name}`", f"`${sources.PREFIX}{name.upper()}`", where
 
 
 def _limit_rows() -> Iterator[tuple[str, ...]]:

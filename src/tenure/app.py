@@ -324,7 +324,12 @@ class App(TaskMaker, Hooks):
         from tenure.brokers import connect  # a process that only defines tasks needs no socket
 
         settings = self._load().settings
-        return connect(self.broker_url, add_timeout=settings.add_timeout, pool_size=settings.pool_size)
+        return connect(
+            self.broker_url,
+            keeping={"result_ttl": settings.result_ttl, "key_window": settings.key_window},
+            add_timeout=settings.add_timeout,
+            pool_size=settings.pool_size,
+        )
 
     def _defined(self, function: Callable[..., Any], name: str | None, options: TaskOptions) -> Task[..., Any]:
         task = define(self, function, name, options)

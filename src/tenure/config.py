@@ -136,12 +136,12 @@ def load(given: Mapping[str, object], sources: Sources | None = None) -> Loaded:
     """Return the settings of an app: as `given` in its code, else in the environment, else in pyproject.toml, else the
     defaults.  Raises ConfigError naming the place of a value that cannot be.
     """
-    from tenure.sources import OF_APP, Sources  # a process that only defines tasks reads no files
+    from tenure.sources import OF_APP, OF_STORE, Sources  # a process that only defines tasks reads no files
 
     values: dict[str, Any] = dict(given)
     places = {name: f"App({name}=)" for name in given}
     sources = Sources() if sources is None else sources
-    for name in OF_APP:
+    for name in (*OF_APP, *OF_STORE):
         found = None if name in values or name == "broker" else sources.find(name)
         if found is not None:
             values[name], places[name] = _read(name, found), found.source

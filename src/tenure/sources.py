@@ -21,6 +21,8 @@ OF_SERVER = (
     "listen", "data", "durability", "result_ttl", "key_window", "max_body", "max_line", "max_connections",
     "line_timeout", "reserve",
 )  # fmt: skip
+OF_STORE = ("result_ttl", "key_window")
+"""Those of a server that the app reads too, for brokers without a server of ours."""
 KNOWN = (*OF_APP, *OF_WORKER, *OF_SERVER)
 """Every setting that may be written there; those of a worker and a server are the options of their commands."""
 

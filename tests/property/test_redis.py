@@ -291,9 +291,9 @@ class RedisMachine(RuleBasedStateMachine):
         numbers = {session: line.number for session, line in self.lines.items()}
         self.lines = {}
         self.server.command("SCRIPT", "FLUSH")
-        for session in numbers:
+        for session, number in numbers.items():
             self.lines[session] = self.lab.consumer(session, list(QUEUES.values()), 30.0, name=name_of(session))
-            self.lines[session].number = numbers[session] + 1
+            self.lines[session].number = number + 1
 
     def time_is_seen(self) -> None:
         """What every timed script begins with, in the model too."""

@@ -364,6 +364,20 @@ def test_a_start_of_the_server_gives_each_lease_its_full_time_again(lab: RedisLa
     assert lab.counts() == {"added": 1, "done": 1, "handed_out": 1, "/done": 1}
 
 
+def test_a_clock_that_was_set_back_makes_no_lease_longer(lab: RedisLab) -> None:
+    lab.add(message(1))
+    first, second = lab.consumer(1, vt=10.0), lab.consumer(2)
+    first.take(1, 0)
+    second.take(1, 0)
+    lab.pass_time(-3_600)
+    lab.clock.own += 3_600_000
+    assert second.take(1, 0) == []
+    lab.pass_time(9.999)
+    assert second.take(1, 0) == []
+    lab.pass_time(0.001)
+    assert ids(second.take(1, 0)) == [1]
+
+
 # ------------------------------------------------------------------------------------------------------------- waiting
 
 

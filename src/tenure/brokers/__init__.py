@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
@@ -20,19 +21,24 @@ SCHEMES = {
     "redis+cluster": "tenure.brokers.redis",
     "valkey": "tenure.brokers.redis",
 }
-"""URL scheme -> module, which has `from_url(url, **settings) -> Broker`."""
+"""URL scheme -> module, which has `from_url(url, **settings) -> Broker`, and `CLIENT_KEEPS` where there is no server of
+ours that knows how long results and keys are kept, so that its clients have to."""
 
 
-def connect(url: str, **settings: Any) -> Broker:
+def connect(url: str, *, keeping: Mapping[str, float] | None = None, **settings: Any) -> Broker:
     """Return the broker that `url` names, such as `tenure://127.0.0.1:7333` or `tenure+unix:///run/tenure.sock`.
 
+    `keeping` are the settings `result_ttl` and `key_window` (seconds) for brokers whose clients decide about them.
     No connection is made before the first call needs one.  Raises ConfigError for an unknown scheme or setting.
     """
     scheme = url.partition("://")[0]
-    module = SCHEMES.get(scheme)
-    if module is None or "://" not in url:
+    name = SCHEMES.get(scheme)
+    if name is None or "://" not in url:
         raise ConfigError(_unknown(url, scheme))
-    return cast(Broker, import_module(module).from_url(url, **settings))
+    module = import_module(name)
+    if getattr(module, "CLIENT_KEEPS", False):
+        settings = {**(keeping or {}), **settings}
+    return cast(Broker, module.from_url(url, **settings))
 
 
 def _unknown(url: str, scheme: str) -> str:

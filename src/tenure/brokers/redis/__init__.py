@@ -10,6 +10,8 @@ from tenure.errors import ConfigError
 if TYPE_CHECKING:
     from tenure.brokers.redis.broker import RedisBroker
 
+CLIENT_KEEPS = True
+
 
 def from_url(url: str, **settings: Any) -> RedisBroker:
     """Return the broker for a URL; raises ConfigError, also where the extra `redis` is not installed."""

@@ -85,6 +85,9 @@ def add_one(desk: Desk, message: Message) -> list[Added]:
         desk.tally.created()
         desk.note(message.id, message.queue)
         return [Added(message.id, True)]
+    if answer == [2]:  # the queue's first job, though the queue was entered before: somebody has emptied the server
+        desk.registered.discard(message.queue)
+        return AddCall(desk, [message]).resume(started)
     return AddCall(desk, [message]).resume(started, answer)
 
 
@@ -211,7 +214,7 @@ class AddCall:
             if batch.written_at is None:
                 batch.written_at = desk.clock.boot()
             answers = self._ask(link, batch, limit)
-            if 2 in answers:  # its first job, or the first again: somebody has emptied the server
+            if 2 in answers:  # see `add_one`
                 register(link, batch.queue, limit)
         except BaseException:
             desk.pool.give_up(link)

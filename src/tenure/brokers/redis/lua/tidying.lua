@@ -19,14 +19,16 @@ end
 -- A server that did not answer for a while gives every running lease its full time again.  Two signs tell of it: it
 -- is another run of the server than the last time, or the worker has wanted something for longer than a second while
 -- no worker was answered (`quiet`: milliseconds in which it wanted nothing since its last answer; empty: no answer yet).
+-- A clock that was set forward looks the same.  One that was set back would make leases longer, so they begin anew too.
 local function look_at_gap()
   local run, quiet = ARGV[1], ARGV[2]
   local gone = queue[1] and queue[1] ~= run
   if SEEN > 0 and quiet ~= '' and NOW - SEEN - tonumber(quiet) > GAP then gone = true end
-  if gone then
+  local set_back = NOW + GAP < SEEN
+  if gone or set_back then
     for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-      local vt = tonumber(call('HGET', JOB .. member:sub(1, 32), 'v'))
-      call('ZADD', LEASES, 'GT', whole(NOW + vt), member)
+      local lease_end = whole(NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v')))
+      call('ZADD', LEASES, set_back and 'CH' or 'GT', lease_end, member)
     end
     queue[3] = whole(NOW + FLOOR)
     call('HSET', Q, 'keep', queue[3])

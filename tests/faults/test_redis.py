@@ -1,0 +1,130 @@
+"""Redis stands still, is full, is emptied of its scripts: what happens to the jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure import App
+from tenure.broker import Extend, Settled
+from tenure.brokers import connect
+from tenure.brokers.redis.broker import RedisBroker, from_url
+from tenure.errors import NoSpace
+from tenure.message import Settlement
+from tests.stage.redis_lab import done, message, session_of
+from tests.stage.redis_servers import RedisServer, until
+
+
+@pytest.fixture
+def broker(redis_server: RedisServer) -> Iterator[RedisBroker]:
+    one = from_url(redis_server.url)
+    yield one
+    one.close()
+
+
+def test_a_server_that_stood_still_ends_no_lease(redis_server: RedisServer, broker: RedisBroker) -> None:
+    broker.add([message(1), message(2)])
+    first = broker.consumer(["q"], session=session_of(1), name="w", visibility_timeout=2.0)
+    second = broker.consumer(["q"], session=session_of(2), name="w", visibility_timeout=2.0)
+    keeper = broker.keeper()
+    (held,) = first.take(1, 0)
+    (other,) = second.take(1, 0)
+    keeper.extend([Extend(held.receipt)])
+    redis_server.freeze()
+    frozen_at = time.monotonic()
+    try:
+        while time.monotonic() < frozen_at + 3.0:
+            with pytest.raises(ConnectionError):
+                second.take(1, 0)
+    finally:
+        redis_server.thaw()
+    until(lambda: takes(second) == [], "it answers again")
+    assert keeper.extend([Extend(held.receipt)])[0].deadline is not None
+    assert first.settle([done(held)]) == [Settled("ok", "done")]
+    assert second.settle([done(other)]) == [Settled("ok", "done")]
+    for one in (first, second, keeper):
+        one.close()
+
+
+def takes(consumer: object) -> list[object] | None:
+    try:
+        found: list[object] = consumer.take(1, 0)  # type: ignore[attr-defined]
+    except ConnectionError:
+        return None
+    return found
+
+
+def test_a_full_server_refuses_jobs_and_lets_those_that_run_end(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, durable=False) as server:
+        broker = from_url(server.url)
+        consumer = broker.consumer(["q"], session=session_of(1), name="w", visibility_timeout=30.0)
+        broker.add([message(n) for n in range(1, 7)])
+        jobs = consumer.take(5, 0)
+        server.command("CONFIG", "SET", "maxmemory", "500kb")
+        full, again = broker.add([message(7)]), broker.add([message(8), message(9)])
+        assert all(isinstance(one.error, NoSpace) for one in (*full, *again))
+        keeper = broker.keeper()
+        assert keeper.extend([Extend(jobs[0].receipt, b"half")])[0].deadline is not None
+        assert consumer.settle(
+            [
+                done(jobs[0], b"r"),
+                Settlement(jobs[1].receipt, "retry", delay=60.0, error=b"e"),
+                Settlement(jobs[2].receipt, "dead"),
+                Settlement(jobs[3].receipt, "release"),
+            ]
+        ) == [Settled("ok", word) for word in ("done", "scheduled", "dead", "released")]
+        assert keeper.bye(session_of(1), "left", "a drain", []) == []
+        other = broker.consumer(["q"], session=session_of(2), name="w", visibility_timeout=30.0)
+        assert len(other.take(9, 0)) == 3
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        assert broker.add([message(7)])[0].created
+        answer = broker.admin().record(verify=True)
+        assert answer["verified"], answer["differences"]
+        for one in (consumer, other, keeper, broker):
+            one.close()
+
+
+def test_a_server_that_forgot_its_scripts_is_given_them_again(redis_server: RedisServer, broker: RedisBroker) -> None:
+    broker.add([message(1)])
+    consumer = broker.consumer(["q"], session=session_of(1), name="w", visibility_timeout=30.0)
+    redis_server.command("SCRIPT", "FLUSH")
+    assert broker.add([message(2)])[0].created
+    jobs = consumer.take(5, 0)
+    redis_server.command("SCRIPT", "FLUSH")
+    assert consumer.settle([done(job) for job in jobs]) == [Settled("ok", "done")] * 2
+    consumer.close()
+
+
+def test_a_server_that_was_emptied_knows_the_queue_of_the_next_job(
+    redis_server: RedisServer, broker: RedisBroker
+) -> None:
+    broker.add([message(1)])
+    redis_server.command("FLUSHALL")
+    broker.add([message(2)])
+    assert broker.admin().record()["totals"]["added"] == 1
+
+
+def test_how_long_results_and_keys_are_kept_is_the_apps_to_say(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TENURE_RESULT_TTL", "90s")
+    monkeypatch.setenv("TENURE_KEY_WINDOW", "2m")
+    app = App("kept", broker=redis_server.url)
+    broker = app.broker
+    broker.add([message(1, key="k")])
+    consumer = broker.consumer(["q"], session=session_of(1), name="w", visibility_timeout=30.0)
+    (job,) = consumer.take(1, 0)
+    consumer.settle([done(job, b"r")])
+    assert redis_server.command("HGET", f"tenure:{{q}}:j:{job.message.id}", "ttl") == b"90000"
+    assert 118_000 < redis_server.command("PTTL", "tenure:{q}:k:t\0k") <= 120_000
+    consumer.close()
+    app.close()
+
+
+def test_a_broker_of_a_server_that_is_not_there_is_made_all_the_same() -> None:
+    broker = connect("redis://127.0.0.1:1", add_timeout=0.2)
+    assert broker.counts() == (0, 0, 0)
+    broker.close()
