@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tenure.broker import EndedAs, Extend, Settled
 from tenure.brokers.redis.consumer import RedisConsumer
+from tenure.brokers.redis.layout import QUEUES as QUEUE_NAMES
 from tenure.clock import own_deadline
 from tenure.engine.adding import Closed, Conflict, Created, Exists
 from tenure.engine.core import Retention
@@ -52,6 +53,7 @@ class RedisMachine(RuleBasedStateMachine):
     @initialize(key_window=st.sampled_from([0.0, 86_400.0]), result_ttl=st.sampled_from([0.0, 3_600.0]))
     def start(self, key_window: float, result_ttl: float) -> None:
         self.server.command("FLUSHALL")
+        self.server.command("SADD", QUEUE_NAMES, *QUEUES.values())  # as a worker's first take does
         self.lab = RedisLab(self.server, key_window=key_window, result_ttl=result_ttl)
         retention = Retention(round(result_ttl * 1000), round(key_window * 1000))
         self.model = Model(retention, NOW, 0.0)

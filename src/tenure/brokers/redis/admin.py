@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from tenure.broker import CancelAnswer, QueueVerb
-from tenure.brokers.redis.ledger import differences, recounted, sizes, tallies, totals
+from tenure.brokers.redis.ledger import differences, has_jobs, recounted, sizes, tallies, totals
 from tenure.brokers.redis.line import Line
 from tenure.brokers.redis.scripts import CANCEL, DEAD, EMPTY, PURGE, QUEUE, RECORD, REQUEUE, SHOW, SWITCH, Script
 from tenure.brokers.redis.settling import Retention
@@ -36,6 +36,7 @@ class RedisAdmin:
     def record(self, verify: bool = False) -> dict[str, Any]:
         """Return the record, or with `verify` also what a recount of the jobs comes to, each queue in one step."""
         answers = self._in_all_queues(RECORD, ["verify" if verify else ""])
+        answers = {queue: answer for queue, answer in answers.items() if has_jobs(answer)}
         record = totals({queue: tallies(answer) for queue, answer in answers.items()})
         if not verify:
             return record

@@ -10,6 +10,7 @@ from tenure.broker import Settled
 from tenure.brokers.redis import settling
 from tenure.brokers.redis.deliveries import deliveries
 from tenure.brokers.redis.handing_over import hand_over_the_rest
+from tenure.brokers.redis.layout import QUEUES
 from tenure.brokers.redis.line import OwnLine
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import TAKE
@@ -67,6 +68,7 @@ class RedisConsumer:
         self._boot = clock.boot
         self._where = Whereabouts(settling)
         self._turn = 0
+        self._entered: set[str] = set()
         self._pending: _Take | None = None
         self.number = 1
 
@@ -113,6 +115,7 @@ class RedisConsumer:
         """Ask the queues one after the other until there is enough; raises ConnectionError."""
         take.found, take.outgoing, take.next_due = [], [], None
         try:
+            self._enter(take.queues)
             for place, queue in enumerate(take.queues):
                 left = take.limit - len(take.found)
                 if not left and not take.broke:
@@ -122,6 +125,12 @@ class RedisConsumer:
         except ConnectionError:
             take.broke = True
             raise
+
+    def _enter(self, queues: Sequence[str]) -> None:
+        """Have the queues known before they are asked for the first time: a `bye` goes to all that are known."""
+        if not self._entered.issuperset(queues):
+            self._taking.command("SADD", QUEUES, *queues, key=QUEUES)
+            self._entered.update(queues)
 
     def _ask(self, take: _Take, queue: str, limit: int) -> None:
         args: list[Word] = [

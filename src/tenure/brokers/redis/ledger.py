@@ -22,6 +22,11 @@ def _pairs(flat: Sequence[Any]) -> dict[str, Any]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
+def has_jobs(answer: Sequence[Any]) -> bool:
+    """Whether a queue has had a job: one that is only waited for is in no record."""
+    return b"added" in answer[0][::2]
+
+
 def tallies(answer: Sequence[Any]) -> tuple[Tally, dict[str, Tally]]:
     """Return a queue's counts, and those of each worker in it; an end of a hand-out has a leading slash."""
     fields, workers, sizes, *_ = answer

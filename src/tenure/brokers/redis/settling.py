@@ -43,7 +43,7 @@ def settle(
 
     `mine_only`: end none of another session than this.
     """
-    queues = where.find(receipt_id(one.receipt) for one in settlements)
+    queues = _queues(where, settlements)
     out = [GONE] * len(settlements)
     by_queue: dict[str, list[int]] = {}
     for place, one in enumerate(settlements):
@@ -57,6 +57,16 @@ def settle(
             out[place] = _settled(answer)
     _hand_over(line, queues, settlements, out)
     return out
+
+
+def _queues(where: Whereabouts, settlements: Sequence[Settlement]) -> dict[str, str]:
+    """Return which queue to ask about each job; for one that is known nowhere any, as all know a closed session."""
+    queues = where.find(receipt_id(one.receipt) for one in settlements)
+    missing = [id for one in settlements if (id := receipt_id(one.receipt)) not in queues]
+    if missing:
+        any_queue = where.queues()[:1]
+        queues |= {id: queue for id in missing for queue in any_queue}
+    return queues
 
 
 def _hand_over(line: Line, queues: dict[str, str], settlements: Sequence[Settlement], out: list[Settled]) -> None:
