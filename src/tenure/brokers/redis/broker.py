@@ -95,7 +95,7 @@ class RedisBroker:
     @property
     def capabilities(self) -> Capabilities:
         """Flags and limits; the order of jobs, and whose an explicit key is, hold within each queue."""
-        return Capabilities(max_body=MAX_BODY, max_batch=MAX_CALL)
+        return Capabilities(max_body=MAX_BODY, max_batch=MAX_CALL, keys_across_queues=False)
 
     def add(self, messages: Sequence[Message]) -> list[Added]:
         """Store the messages and return once they are safe; one answer a message, in order.

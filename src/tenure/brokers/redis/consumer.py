@@ -11,7 +11,7 @@ from tenure.brokers.redis import settling
 from tenure.brokers.redis.deliveries import deliveries
 from tenure.brokers.redis.handing_over import hand_over_the_rest
 from tenure.brokers.redis.layout import QUEUES
-from tenure.brokers.redis.line import OwnLine
+from tenure.brokers.redis.line import WRITE_ERRORS, OwnLine
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import TAKE
 from tenure.brokers.redis.settling import Retention
@@ -128,8 +128,14 @@ class RedisConsumer:
 
     def _enter(self, queues: Sequence[str]) -> None:
         """Have the queues known before they are asked for the first time: a `bye` goes to all that are known."""
-        if not self._entered.issuperset(queues):
+        if self._entered.issuperset(queues):
+            return
+        try:
             self._taking.command("SADD", QUEUES, *queues, key=QUEUES)
+        except ServerError as error:
+            if error.code not in WRITE_ERRORS:
+                raise
+        else:
             self._entered.update(queues)
 
     def _ask(self, take: _Take, queue: str, limit: int) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tenure.brokers.redis.layout import QUEUES
-from tenure.brokers.redis.line import Ask, Line
+from tenure.brokers.redis.line import Ask, Line, as_fault
 from tenure.brokers.redis.scripts import HAND_OVER, OUTGOING
+from tenure.errors import ServerError
 
 
 class Outgoing(NamedTuple):
@@ -34,7 +35,7 @@ def hand_over(line: Line, jobs: Sequence[Outgoing]) -> dict[str, bool]:
     for job in jobs:
         by_queue.setdefault(job.queue, []).append(job)
     for queue, theirs in by_queue.items():
-        line.command("SADD", QUEUES, queue, key=QUEUES)
+        _enter(line, queue)
         words = [word for job in theirs for word in (job.id, job.head, job.body)]
         _, answers = line.ask(HAND_OVER, queue, words)
         made |= {job.id: isinstance(answer, int) for job, answer in zip(theirs, answers, strict=True)}
@@ -43,6 +44,13 @@ def hand_over(line: Line, jobs: Sequence[Outgoing]) -> dict[str, bool]:
         by_source.setdefault(job.source, []).append(job.id)
     line.ask_all([Ask(OUTGOING, source, ids) for source, ids in by_source.items()])
     return made
+
+
+def _enter(line: Line, queue: str) -> None:
+    try:
+        line.command("SADD", QUEUES, queue, key=QUEUES)
+    except ServerError as error:
+        raise as_fault(error) from error
 
 
 def hand_over_the_rest(line: Line, source: str) -> None:
