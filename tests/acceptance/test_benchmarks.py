@@ -50,6 +50,8 @@ ON_EVERY_SYSTEM = {
     "parked-stall",
     "parked-wake",
     "team-1",
+    "store-add",
+    "store-drain",
 }
 
 
