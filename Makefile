@@ -8,6 +8,7 @@
 #   make faults        break everything once, and print how long it takes to go on
 #   make soak          the property, fault and acceptance tests in full: hours
 #   make bench         measure speed and size: minutes
+#   make bench BROKER=redis  the same on Redis, beside redis-py and dramatiq
 #   make bench-long    the same with a million jobs, ten thousand connections, more processes: longer
 #   make bench-growth  how the cost of a job grows with what there is, as plots
 #   make bench-peers   Tenure beside other task frameworks, in an environment of their own
@@ -83,8 +84,14 @@ $(PEERS): tests/benchmarks/peers/requirements.txt | $(BIN)/python
 	@touch $@
 
 # ARGS goes to each of them, such as ARGS=--docs, which writes what was measured into the documentation.
+# BROKER=redis measures the same on a Redis of its own, beside redis-py and dramatiq in the same run.
+ifeq ($(BROKER),redis)
+bench: $(DEV) $(PEERS)
+	@$(BIN)/python -m tests.benchmarks.on_redis $(ARGS)
+else
 bench: $(DEV)
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+endif
 
 bench-long: $(DEV)
 	@$(BIN)/python -m tests.benchmarks --long $(ARGS)

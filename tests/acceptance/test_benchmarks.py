@@ -10,6 +10,8 @@ from pathlib import Path
 from tests.benchmarks.measures import LONG, SHORT
 from tests.benchmarks.peers.contenders import CONTENDERS
 from tests.benchmarks.peers.contest import Amounts, run
+from tests.benchmarks.redis_measures import MEASURES
+from tests.stage.redis_servers import needed_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -75,6 +77,19 @@ def test_a_quick_run_prints_and_writes_every_figure(tmp_path: Path) -> None:
         assert figure["value"] >= 0
         assert (figure["wanted"] is None) == (figure["met"] is None)
         assert (figure["ratio"] is None) == (figure["of"] == "")
+
+
+def test_a_quick_run_on_redis_prints_and_writes_every_figure(tmp_path: Path) -> None:
+    needed_program()
+    path = tmp_path / "bench.json"
+    only = [word for name in MEASURES if name != "peers" for word in ("--only", name)]  # those are not installed here
+    ran = bench("--quick", "--json", str(path), *only, module="tests.benchmarks.on_redis")
+    assert ran.returncode == 0, ran.stderr
+    names = {figure["name"] for figure in json.loads(path.read_text(encoding="utf-8"))["figures"]}
+    assert names >= {
+        "raw-evalsha", "raw-pipelined", "delay-everysec", "delay-always", "add-many", "crowd", "drain-everysec",
+        "drain-always", "drain-async", "kept", "latency-p50", "latency-p99", "team-1",
+    }  # fmt: skip
 
 
 def test_a_quick_curve_is_measured_and_written(tmp_path: Path) -> None:

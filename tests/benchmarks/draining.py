@@ -13,7 +13,7 @@ from tenure.inspection import Inspection
 from tests.benchmarks import coroutines, tasks
 from tests.benchmarks.processes import Durability, cpu_seconds, family, worker
 from tests.benchmarks.report import Figure
-from tests.benchmarks.stage import Bench, Client, add, client, compare, until_done
+from tests.benchmarks.stage import Bench, add, client, compare, until_done
 
 QUEUE = "default"
 ENDS = 200
@@ -23,13 +23,13 @@ ENDS = 200
 class Drains:
     """Drains of one queue by a worker that waits: the queue is filled while it is paused."""
 
-    def __init__(self, here: Client, pid: int, app: App, make: Callable[[int], Signature[Any]]) -> None:
+    def __init__(self, inspection: Inspection, pid: int, app: App, make: Callable[[int], Signature[Any]]) -> None:
         self.cpu: list[float] = []
         """Seconds of processor time a thousand jobs that the worker has had in each drain, supervisor included."""
-        self._inspection, self._pid, self._app, self._make = here.inspection, pid, app, make
+        self._inspection, self._pid, self._app, self._make = inspection, pid, app, make
         self._ids: list[str] = []
         add(app, make, ENDS)
-        until_done(here.inspection, ENDS)
+        until_done(inspection, ENDS)
 
     def fill(self, count: int) -> None:
         """Add so many, which wait until the next drain."""
@@ -64,7 +64,7 @@ def drain(bench: Bench, durability: Durability) -> list[Figure]:
     """Empty a queue of no-op jobs with one worker process of ten slots; at `normal` also what that costs."""
     wanted = 0.30 if durability == "normal" else 0.22
     with client(bench, durability) as here, worker(here.url) as supervisor:
-        drains = Drains(here, supervisor.pid, tasks.app, tasks.noop.s)
+        drains = Drains(here.inspection, supervisor.pid, tasks.app, tasks.noop.s)
         found = compare(bench, bench.sizes.drains, drains.drain, prepare=lambda: drains.fill(bench.sizes.jobs))
         jobs = here.inspection.record()["totals"]["done"]
     label = f"drain of {bench.sizes.jobs:,} no-op jobs ({durability})"
@@ -104,6 +104,6 @@ def drain_coroutines(bench: Bench) -> list[Figure]:
     with ExitStack() as stack:
         here = stack.enter_context(client(bench, "normal"))
         supervisor = stack.enter_context(worker(here.url, app=coroutines.__name__))
-        drains = Drains(here, supervisor.pid, coroutines.app, coroutines.noop.s)
+        drains = Drains(here.inspection, supervisor.pid, coroutines.app, coroutines.noop.s)
         found = compare(bench, bench.sizes.drains, drains.drain, prepare=lambda: drains.fill(bench.sizes.jobs))
     return [found.figure("drain-async", f"drain of {bench.sizes.jobs:,} async no-op jobs, 100 slots", 0.25)]

@@ -34,7 +34,7 @@ def rest(bench: Bench) -> list[Figure]:
 
 def _latency(bench: Bench, marks: socket.socket) -> list[Figure]:
     """From the call of `.delay` to the start of the body."""
-    seconds = [_mark(marks, number) for number in range(-5, bench.sizes.samples)][5:]
+    seconds = [until_begun(marks, number) for number in range(-5, bench.sizes.samples)][5:]
     p = bench.p.rate(bench.sizes.trips)
     steps = quantiles(seconds, n=100, method="inclusive")
     return [
@@ -48,7 +48,7 @@ def _time(name: str, label: str, seconds: float, p: float, words: str, limit: fl
     return Figure(name, label, seconds * 1000, "ms", 2, ratio=ratio, of="1/P", base=p, wanted=words, met=met, less=True)
 
 
-def _mark(marks: socket.socket, number: int) -> float:
+def until_begun(marks: socket.socket, number: int) -> float:
     """Run one job and return the seconds from the call to the start of its body."""
     time.sleep(REST * random.uniform(0.5, 1.5))
     called_at = boot()

@@ -51,9 +51,20 @@ _CELERY = ("celery", "-A", f"{PROGRAMS}.with_celery", "worker", "--pool", "threa
 _TASKIQ = ("taskiq", "worker", f"{PROGRAMS}.with_taskiq:broker", "--workers", "1", "--max-async-tasks", str(SLOTS))
 _HUEY = ("huey.bin.huey_consumer", f"{PROGRAMS}.with_huey.huey", "--workers", str(SLOTS), "--worker-type", "thread")
 
+_TENURE_REDIS = Contender(
+    "tenure-redis",
+    "Tenure, Redis",
+    "with_tenure",
+    "redis",
+    _tenure("normal", "").worker,
+    "import tenure, tenure.brokers.redis",
+    "late ack",
+)
+
 CONTENDERS = (
     _tenure("normal", "late ack; a killed server loses nothing"),
     _tenure("full", "late ack; on disk before each answer, as shipped"),
+    _TENURE_REDIS,
     Contender(
         "huey",
         "huey, Redis",
