@@ -71,6 +71,8 @@ class Link:
         """
         self.address = address
         self.closed = False
+        self.used_at = 0.0
+        """When a server was last looked for to write to, in seconds of `clock.boot()`."""
         self._name = name
         self._connect_limit = connect_limit
         self._read_limit = read_limit
@@ -79,11 +81,6 @@ class Link:
         self._replicas = address.replicas
         self._nodes: dict[Place, Node] = {}
         self._interrupted = False
-
-    @property
-    def used_at(self) -> float:
-        """When something was last written, in seconds of `clock.boot()`."""
-        return max((node.used_at for node in list(self._nodes.values())), default=0.0)
 
     def run_of(self, key: Word, limit: float) -> str:
         """Return the run id of the server that has the key, which changes with each start; connects where needed."""
@@ -196,7 +193,8 @@ class Link:
         if node.closed:  # it failed, perhaps because another one has the key by now
             self._route.failed()
             return self._open(self._route.place_of(key, limit), limit)
-        if boot() - node.used_at >= IDLE_LIMIT:
+        self.used_at = now = boot()
+        if now - node.used_at >= IDLE_LIMIT:
             return self._open(place, limit)
         return node
 
@@ -212,6 +210,7 @@ class Link:
             self._route.failed()
             raise
         self._nodes[place] = node
+        self.used_at = node.used_at
         self._stop_if_closed()  # by another thread, which found no connection to interrupt
         return node
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hiredis import HiredisError, Reader, pack_command
 
-from tenure.brokers.bounded import Bounded
+from tenure.brokers.bounded import SMALL, Bounded
 from tenure.brokers.dialing import dial
 from tenure.brokers.redis.address import Place, Tls
 from tenure.clock import boot
@@ -49,12 +49,16 @@ class RespSocket(Bounded):
         if tls is not None:
             self._in_kernel = False
         self._reader = Reader()
+        self._send = self._socket.sendall
 
     def ask(self, data: bytes, limit: float) -> Any:
         """Write one command and return its reply, the whole of it within `limit` seconds; raises ConnectionError."""
         self.used_at = started = boot()
         try:
-            self._write(data, limit, started)
+            if limit == self._limit and len(data) <= SMALL and not self.closed:
+                self._send(data)
+            else:
+                self._write(data, limit, started)
             reader = self._reader
             reader.feed(self._recv(_FIRST))
             reply = reader.gets()
@@ -104,14 +108,11 @@ class RespSocket(Bounded):
         reader = self._reader
         while (reply := reader.gets()) is _NOTHING:
             self._set_limit(self._left(limit, started))
-            reader.feed(self._recv(_CHUNK))
+            got = self._recv(_CHUNK)
+            if not got:
+                raise ConnectionError(f"the server at {self._peer} closed the connection")
+            reader.feed(got)
         return reply
-
-    def _recv(self, size: int) -> bytes:
-        got = super()._recv(size)
-        if not got:
-            raise ConnectionError(f"the server at {self._peer} closed the connection")
-        return got
 
     def _stopped(self, error: BaseException) -> BaseException:
         """Close, since a reply may still be on its way, and return what to raise."""
