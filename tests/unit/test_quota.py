@@ -24,7 +24,7 @@ class Rig:
         self.why: list[str] = []
         self.given: list[Delivery] = []
         started_at = self.clock.boot() - 0.5
-        self.quota = Quota(
+        self.quota: Quota[Delivery] = Quota(
             Limits(**limits), self.table, lambda rest: Room(4), self._deliver, self.why.append, self.clock, started_at,
             lambda: self.size,
         )  # fmt: skip

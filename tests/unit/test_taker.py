@@ -25,7 +25,7 @@ class Rig:
         self._left = rounds_when_empty
         self.rests: list[float] = []
         consumer.when_empty = self._count_down
-        self.taker = Taker(
+        self.taker: Taker[Delivery] = Taker(
             consumer, self._room, self._deliver, self.clock,
             Patience(self.clock, lambda: 1.0), self.table,
         )  # fmt: skip
