@@ -9,7 +9,7 @@ from tenure.broker import Extend
 from tenure.errors import ServerError
 from tenure.message import Delivery, Settlement
 from tenure.testing.contract.base import ContractPart, needs
-from tenure.testing.contract.scene import LONG, PATIENCE, SHORT, Scene, Worker, eventually, id_of
+from tenure.testing.contract.scene import LONG, PATIENCE, SHORT, Scene, Worker, id_of
 
 EARLY = 0.1
 """Seconds by which a lease may seem to end early: what a take needed on its way to the test's own clock."""
@@ -132,16 +132,16 @@ class LeasingContract(ContractPart):
     def test_a_job_that_is_lost_too_often_is_dead_and_says_why(self, scene: Scene) -> None:
         poison, other = scene.add(max_losses=2), scene.add(1)
         worker = scene.worker(0.4)
-        came = [id_of(delivery) for delivery in worker.collect(2)]
-        assert sorted(came) == sorted([poison, other])
-        worker.collect(2, LATE)
-        eventually(lambda: worker.take(5, 0.2) is not None and self._is_dead(scene, poison), "the poison job is dead")
-        found = scene.results.states([poison])[0] if scene.can.keeps_results else None
-        assert found is None or (found.losses == 2 and found.reason), "a dead job says why"
-
-    @staticmethod
-    def _is_dead(scene: Scene, id: str) -> bool:
-        return not scene.can.keeps_results or scene.results.states([id])[0].state == "dead"
+        for _ in range(2):
+            assert sorted(map(id_of, worker.collect(2, LATE))) == sorted([poison, other])
+        survivor = scene.worker(LONG)
+        assert id_of(survivor.one(LATE)) == other
+        survivor.nothing(0.6)
+        scene.state(poison, "dead")
+        if scene.can.keeps_results:
+            (found,) = scene.results.states([poison])
+            assert found.losses == 2
+            assert found.reason, "a dead job says why"
 
     def test_progress_is_told_while_the_job_runs(self, scene: Scene) -> None:
         scene.add()

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tenure.message import Settlement
 from tenure.testing.contract.base import ContractPart, needs
 from tenure.testing.contract.scene import LONG, PATIENCE, Scene, id_of
 
@@ -14,6 +15,8 @@ SOON = 1.0
 """Seconds within which a caller that waits is told; a broker that is polled takes longer."""
 
 
+KNOWN_FOR = 500.0
+"""Seconds for which a line that is sent again is surely known, whatever the windows of keys and results are."""
 RESULTS = {"none": None, "empty": b"", "odd": b"\x00\r\n\xff", "large": b"r" * 200_000}
 
 
@@ -127,12 +130,17 @@ class ResultContract(ContractPart):
         }
 
     @needs("keeps_results")
-    def test_a_result_can_be_had_for_its_time_and_no_longer(self, scene: Scene) -> None:
-        id = scene.add()
+    def test_a_result_can_be_had_for_its_time_and_its_lines_are_known_for_longer(self, scene: Scene) -> None:
+        given = scene.message()
+        scene.add_all([given])
         worker = scene.worker()
-        worker.run(worker.one(), result=b"\x01")
-        scene.state(id, "done")
+        line = Settlement(worker.one().receipt, "done", result=b"\x01")
+        first = worker.settle(line)
+        scene.state(given.id, "done")
         scene.site.pass_time(scene.site.result_ttl + 0.2)
-        (state,) = scene.results.states([id])
+        (state,) = scene.results.states([given.id])
         assert (state.state, state.result) == ("expired", None)
-        worker.nothing(0.1)
+        if scene.site.result_ttl < KNOWN_FOR:
+            assert worker.settle(line) == first
+            assert scene.client().add([given])[0].created  # the same line again
+        worker.nothing()
