@@ -131,6 +131,21 @@ def test_a_connection_is_new_also_when_nobody_has_asked_for_long(broker: MemoryB
     assert broker.results().states([job().id])[0].state == "ready"
 
 
+def test_a_take_is_answered_once_though_its_connection_grows_old_meanwhile(
+    broker: MemoryBroker, clock: HandClock
+) -> None:
+    consumer = consumer_of(broker)
+
+    def hours_pass() -> None:
+        clock.now += 7200.0
+
+    clock.on_wait = hours_pass
+    assert consumer.take(1, 20.0) == []
+    clock.on_wait = lambda: None
+    broker.add([job()])
+    assert len(consumer.take(1, 20.0)) == 1
+
+
 def test_the_operator_sees_and_moves_jobs(broker: MemoryBroker) -> None:
     broker.add([job(0), job(1)])
     consumer, admin = consumer_of(broker), broker.admin()

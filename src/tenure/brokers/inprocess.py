@@ -187,7 +187,7 @@ class MemoryConnection(Connection):
             nonlocal missing
             self._woken.clear()  # before the look at what may have set it
             found = reader.feed(got) if got else []
-            out.extend(found)
+            out.extend(found[:missing])  # behind them may stand that the connection has grown too old, and is closed
             missing -= len(found)
             if missing > 0 and self._interrupted:
                 raise ConnectionError("the wait was interrupted")
