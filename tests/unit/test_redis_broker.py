@@ -9,8 +9,8 @@ import pytest
 
 from tenure.broker import EndedAs, Extend, Settled
 from tenure.brokers import connect
-from tenure.brokers.redis import settling
-from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound
+from tenure.brokers.redis import recounting, settling
+from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound, ServerError
 from tenure.message import Settlement, When
 from tenure.outcome import NO_TASK
 from tests.stage.redis_lab import RedisLab, done, hexid, message, session_of, standing_clock
@@ -297,6 +297,43 @@ def test_a_dead_job_is_put_back_or_purged(lab: RedisLab) -> None:
     assert lab.broker.results().states([hexid(2)])[0].reason == "purged from the dead list: no"
     assert lab.counts() == {"added": 2, "purged": 1, "ready": 1, "handed_out": 1, "/dead": 1}
     assert ids(consumer.take(5, 0)) == [1]
+
+
+def test_the_jobs_are_recounted_in_parts_and_again_where_something_moved(
+    lab: RedisLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recounting, "PART", 2)
+    lab.add(*(message(n) for n in range(1, 8)))
+    consumer = lab.consumer()
+    consumer.settle([done(job) for job in consumer.take(3, 0)])
+    assert lab.counts() == {"added": 7, "ready": 4, "done": 3, "handed_out": 3, "/done": 3}
+    more = iter(range(8, 100))
+    rests: list[int] = []
+
+    def rest(attempt: int) -> None:
+        rests.append(attempt)
+
+    def moves(*words: object, **_: object) -> object:
+        lab.add(message(next(more)))
+        return count(*words)  # type: ignore[arg-type]
+
+    count = recounting._count
+    monkeypatch.setattr(recounting, "_count", moves)
+    with pytest.raises(ServerError, match="changed during each of 20 counts"):
+        recounting.recount(lab.broker._looking, "q", rest)
+    assert rests == list(range(1, 20))
+
+
+def test_a_recount_tells_what_is_wrong(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    lab.server.command("HSET", f"tenure:{{q}}:j:{hexid(1)}", "st", "4")
+    lab.server.command("HINCRBY", "tenure:{q}", "added", "1")
+    answer = lab.broker.admin().record(verify=True)
+    assert not answer["verified"]
+    assert answer["differences"][:2] == [
+        f"queue 'q': job {hexid(1)}: it is where no job of state 4 can be",
+        "queue 'q': added: the jobs say 1, the record says 3",
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------- retention

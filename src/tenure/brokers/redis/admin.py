@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from tenure.broker import CancelAnswer, QueueVerb
 from tenure.brokers.redis.ledger import differences, has_jobs, recounted, sizes, tallies, totals
 from tenure.brokers.redis.line import Line
+from tenure.brokers.redis.recounting import recount
 from tenure.brokers.redis.scripts import CANCEL, DEAD, EMPTY, PURGE, QUEUE, RECORD, REQUEUE, SHOW, SWITCH, Script
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.showing import readable
@@ -28,21 +30,33 @@ class RedisAdmin:
     Raises BrokerUnavailable when the server cannot be reached, JobNotFound for an id that it does not know.
     """
 
-    def __init__(self, line: Line, where: Whereabouts, retention: Retention) -> None:
+    def __init__(self, line: Line, where: Whereabouts, retention: Retention, rest: Callable[[int], object]) -> None:
+        """`rest` waits a while before the n-th try of something."""
         self._line = line
         self._where = where
         self._retention = retention
+        self._rest = rest
 
     def record(self, verify: bool = False) -> dict[str, Any]:
-        """Return the record, or with `verify` also what a recount of the jobs comes to, each queue in one step."""
-        answers = self._in_all_queues(RECORD, ["verify" if verify else ""])
-        answers = {queue: answer for queue, answer in answers.items() if has_jobs(answer)}
-        record = totals({queue: tallies(answer) for queue, answer in answers.items()})
-        if not verify:
-            return record
-        wrong = [text for queue, answer in answers.items() for text in differences(queue, answer)]
-        counted = {queue: recounted(answer) for queue, answer in answers.items()}
-        return {"record": record, "verified": not wrong, "differences": wrong, "recounted": counted}
+        """Return the record, or with `verify` also what a recount of the jobs comes to.
+
+        Raises ServerError where a queue changes too fast for that.
+        """
+        if verify:
+            return self._verified()
+        answers = {queue: answer for queue, answer in self._in_all_queues(RECORD, []).items() if has_jobs(answer)}
+        return totals({queue: tallies(answer) for queue, answer in answers.items()})
+
+    def _verified(self) -> dict[str, Any]:
+        record, wrong, counted = {}, [], {}
+        for queue in self._twice(self._where.queues):
+            answer, jobs = self._twice(partial(recount, self._line, queue, self._rest))
+            if has_jobs(answer):
+                record[queue] = tallies(answer)
+                counted[queue] = recounted(jobs.counts)
+                wrong += [f"queue {queue!r}: {text}" for text in jobs.wrong]
+                wrong += differences(queue, answer, jobs.counts)
+        return {"record": totals(record), "verified": not wrong, "differences": wrong, "recounted": counted}
 
     def queues(self) -> list[dict[str, Any]]:
         """Return one entry a queue."""

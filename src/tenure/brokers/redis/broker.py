@@ -29,6 +29,7 @@ from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.message import Message, check_name
+from tenure.retry import reconnect_delay
 from tenure.wire.commands import MAX_BODY
 
 
@@ -144,7 +145,12 @@ class RedisBroker:
 
     def admin(self) -> RedisAdmin:
         """Return the operator's verbs."""
-        return RedisAdmin(self._looking, self._where, self._retention)
+        return RedisAdmin(
+            self._looking,
+            self._where,
+            self._retention,
+            lambda n: self.clock.wait(self.closing, reconnect_delay(n, self.roll())),
+        )
 
     def results(self) -> RedisResults:
         """Return what knows of jobs."""

@@ -29,7 +29,7 @@ def has_jobs(answer: Sequence[Any]) -> bool:
 
 def tallies(answer: Sequence[Any]) -> tuple[Tally, dict[str, Tally]]:
     """Return a queue's counts, and those of each worker in it; an end of a hand-out has a leading slash."""
-    fields, workers, sizes, *_ = answer
+    fields, workers, sizes, _ = answer
     known = _pairs(fields)
     queue = {name: int(known.get(name, 0)) for name in QUEUE_COUNTERS}
     queue |= dict(zip(_SIZES, sizes, strict=True))
@@ -79,21 +79,21 @@ def nested(tally: Tally) -> dict[str, Any]:
     return flat
 
 
-def recounted(answer: Sequence[Any]) -> Tally:
-    """Return what a recount of a queue's jobs came to, those that a sweep took away included."""
-    return {name: n for name, n in _pairs(answer[3]).items() if ":" not in name}
+def recounted(counts: Mapping[str, int]) -> Tally:
+    """Return what a recount of a queue's jobs came to, without the single workers."""
+    return {name: n for name, n in counts.items() if ":" not in name}
 
 
-def differences(queue: str, answer: Sequence[Any]) -> list[str]:
+def differences(queue: str, answer: Sequence[Any], counts: Mapping[str, int]) -> list[str]:
     """Return in words how a recount of a queue differs from its record."""
     tally, workers = tallies(answer)
-    counted = _pairs(answer[3])
-    wrong = [f"queue {queue!r}: {text.decode()}" for text in answer[4]]
     skipped = "duplicates"  # they are known for ten minutes only, so there is nothing to count them by
-    for name, n in tally.items():
-        if name != skipped and counted.get(name, 0) != n:
-            wrong.append(f"queue {queue!r}: {name}: the jobs say {counted.get(name, 0)}, the record says {n}")
-    by_worker = _by_worker({name: n for name, n in counted.items() if ":" in name})
+    wrong = [
+        f"queue {queue!r}: {name}: the jobs say {counts.get(name, 0)}, the record says {n}"
+        for name, n in tally.items()
+        if name != skipped and counts.get(name, 0) != n
+    ]
+    by_worker = _by_worker({name: n for name, n in counts.items() if ":" in name})
     nothing = dict.fromkeys(WORKER_COUNTERS, 0)
     for worker in sorted(workers.keys() | by_worker.keys()):
         claimed, found = workers.get(worker, nothing), by_worker.get(worker, nothing)

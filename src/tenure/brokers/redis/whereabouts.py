@@ -12,7 +12,7 @@ from tenure.brokers.redis.layout import QUEUES
 from tenure.brokers.redis.line import Ask, Line
 from tenure.brokers.redis.scripts import WHERE
 
-KEPT = 100_000
+KEPT = 20_000
 """Jobs whose queue is remembered."""
 
 
