@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ from tenure import App
 from tenure.broker import Extend, Settled
 from tenure.brokers import connect
 from tenure.brokers.redis.broker import RedisBroker, from_url
-from tenure.errors import NoSpace
-from tenure.message import Settlement
+from tenure.brokers.redis.consumer import RedisConsumer
+from tenure.errors import BrokerUnavailable, NoSpace
+from tenure.message import Delivery, Settlement
 from tests.stage.redis_lab import done, message, session_of
 from tests.stage.redis_servers import RedisServer, until
 
@@ -49,12 +52,12 @@ def test_a_server_that_stood_still_ends_no_lease(redis_server: RedisServer, brok
         one.close()
 
 
-def takes(consumer: object) -> list[object] | None:
+def takes(consumer: RedisConsumer) -> list[Delivery] | None:
+    """Take a job; None where the server did not answer."""
     try:
-        found: list[object] = consumer.take(1, 0)  # type: ignore[attr-defined]
+        return consumer.take(1, 0)
     except ConnectionError:
         return None
-    return found
 
 
 def test_a_full_server_refuses_jobs_and_lets_those_that_run_end(tmp_path: Path) -> None:
@@ -122,6 +125,55 @@ def test_how_long_results_and_keys_are_kept_is_the_apps_to_say(
     assert 118_000 < redis_server.command("PTTL", "tenure:{q}:k:t\0k") <= 120_000
     consumer.close()
     app.close()
+
+
+def test_callers_that_wait_are_told_though_the_server_was_started_again_meanwhile(
+    redis_server: RedisServer, broker: RedisBroker
+) -> None:
+    jobs = [message(n) for n in range(1, 101)]
+    broker.add(jobs)
+    results = broker.results()
+    told = [threading.Event() for _ in jobs]
+    watches = [results.watch([job.id], None, event.set) for job, event in zip(jobs, told, strict=True)]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(results.wait, [jobs[0].id], 30.0)
+        until(lambda: redis_server.command("HEXISTS", f"tenure:{{q}}:j:{jobs[0].id}", "wt"), "it waits")
+        redis_server.restart()
+        consumer = broker.consumer(["q"], session=session_of(1), name="w", visibility_timeout=30.0)
+        until(lambda: takes_and_ends(consumer), "the first jobs are done")
+        assert waiting.result(5)[0].result == b"r"
+        until(lambda: takes_and_ends(consumer) and broker.admin().record()["totals"]["done"] == 100, "all are done")
+    assert all(event.wait(5) for event in told)
+    assert [answer()[0].result for answer, _ in watches] == [b"r"] * 100
+    for _, stop in watches:
+        stop()
+    consumer.close()
+
+
+def takes_and_ends(consumer: RedisConsumer) -> bool:
+    """Take ten jobs and end them; False where the server did not answer."""
+    try:
+        consumer.settle([done(job, b"r") for job in consumer.take(10, 0)])
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_who_waits_is_told_that_the_broker_was_closed(redis_server: RedisServer) -> None:
+    broker = from_url(redis_server.url)
+    broker.add([message(1)])
+    told = threading.Event()
+    answer, stop = broker.results().watch([message(1).id], None, told.set)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(broker.results().wait, [message(1).id], 30.0)
+        until(lambda: redis_server.command("HEXISTS", f"tenure:{{q}}:j:{message(1).id}", "wt"), "it waits")
+        broker.close()
+        with pytest.raises(BrokerUnavailable, match="closed"):
+            waiting.result(5)
+    assert told.wait(5)
+    with pytest.raises(BrokerUnavailable, match="closed"):
+        answer()
+    stop()
 
 
 def test_a_broker_of_a_server_that_is_not_there_is_made_all_the_same() -> None:

@@ -24,11 +24,11 @@ LINGER = 5.0
 
 
 class Waiter:
-    """One caller: `woken` is set when one of its jobs has ended, or when it has to ask again."""
+    """One caller: `wake` is called when one of its jobs has ended, or when it has to ask again."""
 
-    def __init__(self, ids: Sequence[str]) -> None:
+    def __init__(self, ids: Sequence[str], wake: Callable[[], None]) -> None:
         self.ids = frozenset(ids)
-        self.woken = threading.Event()
+        self.wake = wake
 
 
 class Ends:
@@ -85,7 +85,7 @@ class Ends:
         if link is not None:
             link.close()
         for waiter in waiters:
-            waiter.woken.set()
+            waiter.wake()
 
     # -- the thread -----------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Ends:
         with self._lock:
             waiters = list(self._waiters)
         for waiter in waiters:
-            waiter.woken.set()
+            waiter.wake()
 
     def _receive(self, node: Node) -> None:
         """Read one thing that the server says; raises ConnectionError where it says nothing when it is asked."""
@@ -151,4 +151,4 @@ class Ends:
         with self._lock:
             waiters = list(self._by_id.get(id, ()))
         for waiter in waiters:
-            waiter.woken.set()
+            waiter.wake()

@@ -11,6 +11,7 @@ from tenure.brokers.redis.ends import Ends, Waiter
 from tenure.brokers.redis.line import Ask, Line
 from tenure.brokers.redis.scripts import STATES
 from tenure.brokers.redis.settling import Retention
+from tenure.brokers.redis.watching import LOOK_AGAIN, PATIENCE, Watching
 from tenure.brokers.redis.whereabouts import Whereabouts
 from tenure.clock import Clock
 from tenure.errors import BrokerUnavailable
@@ -18,8 +19,6 @@ from tenure.retry import reconnect_delay
 from tenure.wire.commands import FLOOR, OVER
 
 IDS_PER_CALL = 500
-PATIENCE = 30.0
-"""Seconds without any answer after which a caller that waits is told that the server cannot be reached."""
 
 
 class RedisResults:
@@ -47,11 +46,12 @@ class RedisResults:
         self._roll = roll
         self._closing = closing
         self._patience = patience
+        self._watching = Watching(self._states, ends, clock, roll, closing)
         self._rows = max(retention.result_ttl / 1000, FLOOR)
 
     def states(self, ids: Sequence[str]) -> list[JobState]:
         """What is known of each job now, in order; raises BrokerUnavailable."""
-        return self._patiently(ids, "", self._patience)
+        return self._patiently(ids, self._patience)
 
     def wait(self, ids: Sequence[str], seconds: float) -> list[JobState]:
         """Wait until at least one of the jobs has ended (or is unknown), at most `seconds`; the state of each.
@@ -61,22 +61,33 @@ class RedisResults:
         if seconds <= 0 or not ids:
             return self.states(ids)
         end = self._clock.boot() + seconds
-        waiter = Waiter(ids)
+        woken = threading.Event()
+        waiter = Waiter(ids, woken.set)
         self._ends.enter(waiter)
         try:
             while True:
-                waiter.woken.clear()
-                channel = self._ends.channel if self._ends.listening else ""
+                woken.clear()
                 left = max(0.05, end - self._clock.boot())
-                states = self._patiently(ids, channel, min(left, PATIENCE))
+                states = self._patiently(ids, min(left, PATIENCE))
                 left = end - self._clock.boot()
                 if left <= 0 or any(state.state in OVER for state in states):
                     return states
-                waiter.woken.wait(left)
+                woken.wait(min(left, LOOK_AGAIN))
         finally:
             self._ends.leave(waiter)
 
-    def _patiently(self, ids: Sequence[str], channel: str, patience: float) -> list[JobState]:
+    def watch(
+        self, ids: Sequence[str], seconds: float | None, tell: Callable[[], None]
+    ) -> tuple[Callable[[], list[JobState]], Callable[[], None]]:
+        """Have `tell` called, by another thread, once `wait` would return; returns (what `wait` returns, stop).
+
+        `stop` has to be called in the end, after `seconds` at the latest.
+        """
+        if self._closing.is_set():
+            raise BrokerUnavailable("the broker is closed")
+        return self._watching.watch(ids, tell)
+
+    def _patiently(self, ids: Sequence[str], patience: float) -> list[JobState]:
         """Ask until there is an answer; raises BrokerUnavailable."""
         end = self._clock.boot() + patience
         failures = 0
@@ -84,7 +95,7 @@ class RedisResults:
             if self._closing.is_set():
                 raise BrokerUnavailable("the broker is closed")
             try:
-                return self._states(ids, channel)
+                return self._states(ids)
             except ConnectionError as error:
                 failures += 1
                 left = end - self._clock.boot()
@@ -92,7 +103,9 @@ class RedisResults:
                     raise BrokerUnavailable(str(error)) from error
                 self._clock.wait(self._closing, min(left, reconnect_delay(failures, self._roll())))
 
-    def _states(self, ids: Sequence[str], channel: str) -> list[JobState]:
+    def _states(self, ids: Sequence[str]) -> list[JobState]:
+        """Ask once, and have the ends of the jobs told where somebody listens; raises ConnectionError."""
+        channel = self._ends.channel if self._ends.listening else ""
         found: dict[str, JobState] = {}
         missing = list(dict.fromkeys(ids))
         while missing:
@@ -127,6 +140,7 @@ class RedisResults:
     def close(self) -> None:
         """End all waits with BrokerUnavailable; the broker's `closing` is set before."""
         self._ends.close()
+        self._watching.close()
 
 
 def _state(id: str, queue: str, fields: Sequence[Any]) -> JobState:
