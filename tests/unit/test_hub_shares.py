@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tenure.engine.sweep import PROMOTE_BATCH
 from tenure.server.parking import FEW
 from tenure.wire.commands import IDLE_TIMEOUT, LINE_AGE, MAX_BATCH_LINES
 from tests.property.lab import Lab, Line, hexid, session_of
@@ -55,6 +56,18 @@ def test_lines_behind_a_parked_take_end_it_in_the_next_turn(lab: Lab) -> None:
     line.write(b"take 1 1 30000 1000 q\nnonsense\n")
     assert one_turn(lab, line) == []
     assert one_turn(lab, line)[0] == b"jobs 0 0"
+
+
+def test_jobs_that_fall_due_together_cost_a_turn_a_bounded_number_and_none_waits_for_the_clock(lab: Lab) -> None:
+    line = lab.connect()
+    count = 2 * PROMOTE_BATCH + 1
+    line.ask("\n".join(lab.add(n, "at=+500") for n in range(count)))
+    lab.gap(0.6)
+    for ready in (PROMOTE_BATCH, 2 * PROMOTE_BATCH, count):
+        assert lab.hub.next_wake(lab.wall, lab.mono) == lab.mono
+        lab.hub.turn(lab.wall, lab.mono)
+        assert lab.counts()["ready"] == ready
+    assert lab.hub.next_wake(lab.wall, lab.mono) > lab.mono
 
 
 def test_who_does_not_read_is_not_answered(lab: Lab) -> None:

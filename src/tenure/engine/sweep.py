@@ -11,7 +11,12 @@ from tenure.engine.history import Sums, add_sums, count_handouts, count_overlaps
 from tenure.engine.states import CANCELLED, DEAD, DONE, EXPIRED, PURGED, STATE_NAMES
 from tenure.wire.commands import FLOOR
 
-PROMOTE_BATCH = 2_000
+PROMOTE_BATCH = 500
+"""Jobs that one turn makes ready at most.
+
+Those that fall due together may stand anywhere in the table, so each may cost a page of its own, and with four times
+as many the others wait four times as long for what is written and folded at once.
+"""
 EXPIRE_BATCH = 2_000
 LOOK_BATCH = 2_000
 """Rows that one step of a sweep looks at."""
