@@ -32,7 +32,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Stage]:
         stage.close()
 
 
-@pytest.mark.parametrize("how", ["is told to go", "is killed"])
+@pytest.mark.parametrize("how", sized(["is told to go", "is killed"], ["is told to go", "is killed", "stands still"]))
 def test_the_primary_is_another_one_while_1000_jobs_run(elsewhere: Stage, redis_watched: Watched, how: str) -> None:
     """Every job is done whose add was confirmed; an answer waits for its copy, so nothing confirmed is lost."""
     elsewhere.url = f"{redis_watched.url}?replicas=1"
@@ -44,6 +44,10 @@ def test_the_primary_is_another_one_while_1000_jobs_run(elsewhere: Stage, redis_
         redis_watched.primary.kill()
         redis_watched.wait_promoted()
         redis_watched.primary.restart()
+    elif how == "stands still":
+        redis_watched.primary.freeze()
+        redis_watched.wait_promoted()
+        redis_watched.primary.thaw()  # it does not know yet that it is none any more
     else:
         redis_watched.fail_over()
     promoted_at = time.monotonic()
@@ -77,6 +81,23 @@ def test_a_node_of_a_cluster_is_killed_and_comes_back(elsewhere: Stage, tmp_path
         recovered("a cluster's jobs are done once it serves all slots again", time.monotonic() - ok_at, 3.0)
         record = elsewhere.check(jobs.app.counts)
         assert {name: row["done"] for name, row in record["queues"].items()} == dict.fromkeys(queues, 20)
+
+
+def test_a_queue_moves_from_node_to_node_while_its_jobs_run(elsewhere: Stage, tmp_path: Path) -> None:
+    """It stands still meanwhile: no script begins where some of its keys are, and ends where others are."""
+    with clustered(tmp_path / "cluster") as cluster:
+        elsewhere.url = cluster.url
+        elsewhere.use(jobs.app)
+        worker = elsewhere.start_worker("w", "--processes", "2", "--threads", "2")
+        producer = Producer(0.005, 0.01, limit=500)
+        for number in range(3):
+            elsewhere.wait_done(50 * (number + 1))
+            print(f"{cluster.move('tenure:{default}')} keys have moved")
+        ids = producer.stop()
+        elsewhere.wait_done(500)
+        totals = elsewhere.check(jobs.app.counts)["totals"]
+        assert (totals["done"], totals["handed_out"]) == (len(set(ids)), 500)
+        assert "Traceback" not in worker.output
 
 
 def test_a_full_memory_refuses_new_jobs_and_ends_those_that_are_there(stage: RedisStage) -> None:

@@ -20,6 +20,7 @@ from hiredis import ReplyError
 
 from tenure.brokers.redis.address import Place, Tls
 from tenure.brokers.redis.resp import RespSocket, Word, pack
+from tenure.brokers.redis.routes import slot_of
 from tenure.faults import process
 
 MISSING = "is not installed (make services)"
@@ -292,6 +293,29 @@ class Cluster:
     @property
     def url(self) -> str:
         return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def owner(self, key: str) -> RedisServer:
+        """Return the node that has the key's slot."""
+        slot = slot_of(key)
+        for begin, end, primary, *_ in self.nodes[0].command("CLUSTER", "SLOTS"):
+            if begin <= slot <= end:
+                return next(node for node in self.nodes if node.port == primary[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def move(self, key: str, pause: float = 0.01) -> int:
+        """Give the key's slot to another node, a few keys at a time; returns how many keys went."""
+        slot, source = slot_of(key), self.owner(key)
+        target = next(node for node in self.nodes if node is not source)
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.command("CLUSTER", "MYID"))
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", name := target.command("CLUSTER", "MYID"))
+        moved = 0
+        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 10):
+            source.command("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys)
+            moved += len(keys)
+            time.sleep(pause)
+        for node in (target, source, *self.nodes):
+            node.command("CLUSTER", "SETSLOT", slot, "NODE", name)
+        return moved
 
     def wait_ok(self) -> None:
         """Wait until every node says that all slots are served."""

@@ -96,7 +96,7 @@ class Link:
         """Run a script and return its reply, which has to be there, whole, within `limit` seconds."""
         node = self._ready(keys[0], limit)
         sha = script.sha
-        data = pack_words(("EVALSHA", sha, len(keys), *keys, *args))
+        data = self._packed(script, keys, args)
         if sha in node.scripts and not self._replicas:
             reply = node.ask(data, limit)
         else:
@@ -113,7 +113,7 @@ class Link:
         What was refused for good is a ServerError among the replies and does not stop the others.
         """
         replies: list[Any] = [None] * len(calls)
-        packed = [pack_words(("EVALSHA", script.sha, len(keys), *keys, *args)) for script, keys, args in calls]
+        packed = [self._packed(*call) for call in calls]
         for node, numbers in self._by_node([keys[0] for _, keys, _ in calls], limit):
             scripts = [calls[at][0] for at in numbers]
             data = b"".join([packed[at] for at in numbers])
@@ -230,6 +230,17 @@ class Link:
                 node.close()
             raise ConnectionError("this line to the broker is closed")
 
+    def _packed(self, script: Script, keys: Sequence[Word], args: Sequence[Word]) -> bytes:
+        """Return the bytes of a call.
+
+        In a cluster it names one key more, which never exists: a node that gives a slot away, or is given one, refuses
+        what names several keys of which some are not there.  Otherwise a script would begin on a node that has a part
+        of the queue's keys, and end at the first that has moved, with half of its work done.
+        """
+        if self._route.many:
+            keys = (*keys, _beside(keys[0], b":none"))
+        return pack_words(("EVALSHA", script.sha, len(keys), *keys, *args))
+
     def _run(
         self, node: Node, scripts: Sequence[Script], key: Word, data: bytes, count: int, limit: float
     ) -> list[Any]:
@@ -239,7 +250,7 @@ class Link:
         after = []
         if self._replicas:
             if not node.has_written:  # a connection waits for its own writes only, and a repeat may have none
-                before.append(pack("SET", _beside(key), "", "PX", 60_000))
+                before.append(pack("SET", _beside(key, b":touched"), "", "PX", 60_000))
             after.append(pack("WAIT", self._replicas, int(1000 * max(limit / 2, limit - _COARSE))))
         replies = node.exchange(b"".join([*before, data, *after]), len(before) + count + len(after), limit)
         for reply in replies[: len(before)]:
@@ -303,6 +314,6 @@ class Link:
         raise error
 
 
-def _beside(key: Word) -> bytes:
-    """Return a key of the same slot that nothing else is in."""
-    return (key if isinstance(key, bytes) else str(key).encode()) + b":touched"
+def _beside(key: Word, name: bytes) -> bytes:
+    """Return another key of the same slot."""
+    return (key if isinstance(key, bytes) else str(key).encode()) + name
