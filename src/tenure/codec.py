@@ -32,6 +32,8 @@ from tenure.packing import MARK, MARK_BYTES, canonical, packed_plain, packed_wal
 _STR = frozenset({str})
 _MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
+_TIMESTAMP_TYPE = b"\xff"
+"""Stands in all of these; most values have it nowhere, so this one look is nearly always the only one."""
 _NOT_STORED = b"\x93\xd4\x01n"
 """How a result begins that was not kept: an array of a mark that no value has, a kind and a text."""
 _KINDS: tuple[WhyNotStored, ...] = ("not storable", "too large", "disabled")
@@ -220,7 +222,7 @@ def unpack_value(data: bytes, enums: Enums = NO_ENUMS) -> Any:
         raise
     except (ValueError, TypeError, OverflowError, RecursionError, MemoryError, UnpackException) as error:
         raise DecodeError(f"no msgpack value of this version: {type(error).__name__}: {error}"[:300]) from None
-    if any(mark in data for mark in _TIMESTAMPS) and _holds_timestamp(value):
+    if _TIMESTAMP_TYPE in data and any(mark in data for mark in _TIMESTAMPS) and _holds_timestamp(value):
         raise DecodeError("it holds a msgpack timestamp, which this version never writes")
     return value
 
