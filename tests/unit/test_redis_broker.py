@@ -10,6 +10,7 @@ import pytest
 from tenure.broker import EndedAs, Extend, Settled
 from tenure.brokers import connect
 from tenure.brokers.redis import recounting, settling
+from tenure.clock import own_deadline
 from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound, ServerError
 from tenure.message import Settlement, When
 from tenure.outcome import NO_TASK
@@ -426,6 +427,18 @@ def test_a_worker_that_waits_for_several_queues_is_woken_by_any(lab: RedisLab) -
             lab.until_waiting(1)
             lab.add(message(n, queue=queue))
             assert ids(taken.result(5)) == [n]
+
+
+def test_a_lease_that_began_at_the_end_of_a_wait_is_held_from_then_on(lab: RedisLab) -> None:
+    consumer = lab.consumer(vt=30.0)
+    with ThreadPoolExecutor(1) as pool:
+        taken = pool.submit(consumer.take, 1, 20.0)
+        lab.until_waiting(1)
+        lab.pass_time(8)
+        lab.add(message(1))
+        (job,) = taken.result(5)
+    exact = own_deadline(lab.clock.boot(), 30.0)
+    assert exact - 0.02 < job.deadline <= exact
 
 
 def test_many_jobs_in_one_line_wake_all_workers_that_wait(lab: RedisLab) -> None:

@@ -79,7 +79,7 @@ class RedisBroker:
         """Begin anew in a child: its own counts, its own connections."""
         self.tally = Counts()
         self.registered: set[str] = set()
-        self._looking = PooledLine(self.pool, self.clock, self.read_limit, self.add_timeout)
+        self._looking = PooledLine(self.pool, self.clock, self.read_limit, self.add_timeout, self.closing)
         self._where = Whereabouts(self._looking)
         self.note = self._where.note
         self._results = RedisResults(

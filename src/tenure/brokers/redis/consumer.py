@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from tenure.broker import Settled
 from tenure.brokers.redis import settling
@@ -17,7 +18,7 @@ from tenure.brokers.redis.scripts import TAKE
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.waking import Waking
 from tenure.brokers.redis.whereabouts import Whereabouts
-from tenure.clock import Clock
+from tenure.clock import RHO, Clock
 from tenure.errors import ServerError
 from tenure.message import Delivery, Settlement
 from tenure.wire.commands import MAX_TAKE
@@ -69,6 +70,8 @@ class RedisConsumer:
         self._where = Whereabouts(settling)
         self._turn = 0
         self._entered: set[str] = set()
+        self._told: dict[str, tuple[float, int]] = {}
+        """For each queue when it was asked last without a wait, and the server's time (ms) in its answer."""
         self._pending: _Take | None = None
         self.number = 1
 
@@ -84,12 +87,9 @@ class RedisConsumer:
             names = self._queues if queues is None else tuple(dict.fromkeys(queues))
             take = self._pending = _Take(self.number, min(limit, MAX_TAKE), wait, self._in_turn(names))
         end = self._boot() + take.wait
-        while True:
-            self._look(take)
-            left = end - self._boot()
-            if take.found or take.broke or left <= 0:
-                break
-            self._rest(take, left)
+        self._look(take)
+        while not take.found and not take.broke and (left := end - self._boot()) > 0:
+            self._wait_and_look(take, left)
         self._pending = None
         self.number += 1
         self._hand_over(take.outgoing)
@@ -139,7 +139,12 @@ class RedisConsumer:
             self._entered.update(queues)
 
     def _ask(self, take: _Take, queue: str, limit: int) -> None:
-        args: list[Word] = [
+        sent_at, answer = self._taking.ask(TAKE, queue, self._words(take, limit))
+        self._told[queue] = sent_at, answer[1] if len(answer) > 1 else 0
+        self._read(take, queue, sent_at, answer)
+
+    def _words(self, take: _Take, limit: int) -> list[Word]:
+        return [
             self._session,
             self._name,
             take.number,
@@ -149,7 +154,9 @@ class RedisConsumer:
             "repeat" if take.broke else "",
             milliseconds(take.wait),
         ]
-        sent_at, answer = self._taking.ask(TAKE, queue, args)
+
+    def _read(self, take: _Take, queue: str, sent_at: float, answer: list[Any]) -> None:
+        """Read what a queue has answered; `sent_at` is a moment (boot clock) that is not after the answer was made."""
         if answer[0] == b"closed":
             self._pending = None
             raise ServerError("closed", "this session was said bye to")
@@ -162,9 +169,12 @@ class RedisConsumer:
             take.next_due = due if take.next_due is None else min(due, take.next_due)
         take.found += deliveries(queue, sent_at, now, jobs)
 
-    def _rest(self, take: _Take, left: float) -> None:
-        """Wait until there may be something to take, at most `left` seconds; raises ConnectionError."""
+    def _wait_and_look(self, take: _Take, left: float) -> None:
+        """Wait until there may be something to take, at most `left` seconds, and look; raises ConnectionError."""
         seconds = left if take.next_due is None else min(left, take.next_due + 0.001)
+        if len(take.queues) == 1:
+            self._wait_at(take, take.queues[0], seconds)
+            return
         try:
             woken = self._waking.sleep(take.queues, seconds)
         except ConnectionError:
@@ -172,6 +182,29 @@ class RedisConsumer:
             raise
         if woken is not None and woken != take.queues[0]:
             take.queues = (woken, *(queue for queue in take.queues if queue != woken))
+        self._look(take)
+
+    def _wait_at(self, take: _Take, queue: str, seconds: float) -> None:
+        """Have the only queue look as soon as there may be something, which spares the way there and back."""
+        take.next_due = None
+        try:
+            sent_at, answer = self._taking.ask_when_woken(TAKE, queue, self._words(take, take.limit), seconds)
+            if len(answer) > 1:
+                sent_at = self._since(queue, sent_at, answer[1])
+            self._read(take, queue, sent_at, answer)
+        except ConnectionError:
+            take.broke = True
+            raise
+
+    def _since(self, queue: str, sent_at: float, now: int) -> float:
+        """Return a moment that is not after the server's time was `now` (ms), and is as late as can be.
+
+        A lease begins when the wait is over, not when it was asked for: so much later by the server's clock as an
+        earlier look, which did not wait, was before this one.
+        """
+        earlier_sent_at, earlier_now = self._told[queue]
+        later = earlier_sent_at + (now - earlier_now - 1) / 1000 * (1 - RHO)
+        return min(max(sent_at, later), self._boot())
 
     def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Send the settlements and return the answers in the same order.
@@ -189,6 +222,7 @@ class RedisConsumer:
     def interrupt(self) -> None:
         """End a `take` that waits in another thread with a ConnectionError."""
         self._waking.interrupt()
+        self._taking.link.interrupt()
 
     def close(self) -> None:
         """Close the lines; a `take` or `settle` that waits raises ConnectionError."""

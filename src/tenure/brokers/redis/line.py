@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from tenure.brokers.pool import Pool
-from tenure.brokers.redis.layout import base
+from tenure.brokers.redis.layout import base, wake
 from tenure.brokers.redis.link import Link
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import Script
@@ -62,6 +62,19 @@ class _Asking:
             self._pulse.answered(queue)
         return sent_at, answer
 
+    def ask_when_woken(
+        self, link: Link, script: Script, queue: str, args: Sequence[Word], seconds: float
+    ) -> tuple[float, Any]:
+        words = self._words(link, script, queue, args, seconds)
+        sent_at = self._boot()
+        try:
+            answer = link.pop_then_call(wake(queue), seconds, script, [base(queue)], words)
+        except ServerError as error:
+            raise as_fault(error) from error
+        if script.timed:
+            self._pulse.answered(queue)
+        return sent_at, answer
+
     def ask_all(self, link: Link, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
         if len(asks) == 1:
             sent_at, answer = self.ask(link, *asks[0])
@@ -79,10 +92,13 @@ class _Asking:
     def command(self, link: Link, *words: Word, key: bytes) -> Any:
         return link.command(*words, limit=self._read_limit, key=key)
 
-    def _words(self, link: Link, script: Script, queue: str, args: Sequence[Word]) -> Sequence[Word]:
+    def _words(
+        self, link: Link, script: Script, queue: str, args: Sequence[Word], seconds: float = 0.0
+    ) -> Sequence[Word]:
+        """Return what the script is told, which runs in so many seconds at the latest."""
         if not script.timed:
             return args
-        quiet = self._pulse.quiet(queue)  # first, for it notes since when the server was wanted
+        quiet = self._pulse.quiet(queue, seconds)  # first, for it notes since when the server was wanted
         return [link.run_of(base(queue), self._read_limit), quiet, *args]
 
 
@@ -98,6 +114,11 @@ class OwnLine:
         """See `Line`."""
         with self._lock:
             return self._asking.ask(self.link, script, queue, args)
+
+    def ask_when_woken(self, script: Script, queue: str, args: Sequence[Word], seconds: float) -> tuple[float, Any]:
+        """Run a script once there may be something to take in the queue, or so many seconds are over; as `ask`."""
+        with self._lock:
+            return self._asking.ask_when_woken(self.link, script, queue, args, seconds)
 
     def ask_all(self, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
         """See `Line`."""
@@ -117,11 +138,14 @@ class OwnLine:
 class PooledLine:
     """A line over the links that a process has for its adds, each lent for one exchange.
 
-    `patience` is the seconds to wait for a link.
+    `patience` is the seconds to wait for a link.  `closing` is set before the pool is closed.
     """
 
-    def __init__(self, pool: Pool[Link], clock: Clock, read_limit: float, patience: float) -> None:
+    def __init__(
+        self, pool: Pool[Link], clock: Clock, read_limit: float, patience: float, closing: threading.Event
+    ) -> None:
         self._pool = pool
+        self._closing = closing
         self._asking = _Asking(clock, read_limit)
         self._patience = patience
 
@@ -142,6 +166,8 @@ class PooledLine:
 
     @contextmanager
     def _lent(self) -> Iterator[Link]:
+        if self._closing.is_set():
+            raise ConnectionError("the broker is closed")
         link = self._pool.lend(self._patience)
         try:
             yield link
@@ -170,9 +196,12 @@ class Pulse:
         self._answered: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
 
-    def quiet(self, queue: str) -> str:
-        """Return the milliseconds between the last answer and the first try after it, "" before any answer."""
-        wanted = self._wanted.setdefault(queue, self._boot())
+    def quiet(self, queue: str, seconds: float = 0.0) -> str:
+        """Return the milliseconds between the last answer and the first try after it, "" before any answer.
+
+        The seconds that this try is to wait at the server are added: nothing is wanted for as long.
+        """
+        wanted = self._wanted.setdefault(queue, self._boot()) + seconds
         answered = self._answered.get(queue)
         return "" if answered is None else str(max(0, int((wanted - answered) * 1000)))
 

@@ -142,6 +142,26 @@ class Link:
         finally:
             self._interrupted = False
 
+    def pop_then_call(self, key: Word, wait: float, script: Script, keys: Sequence[Word], args: Sequence[Word]) -> Any:
+        """Wait as `pop` does, and then run a script, whether something came or not; returns its reply.
+
+        Both go with one write, so the script runs as soon as the wait is over.  `key` and `keys` are on one server.
+        """
+        limit = max(0.0, wait) + self._read_limit
+        try:
+            node = self._waiting_node(key, limit)
+            if self._replicas or script.sha not in node.scripts or wait < 0.001:
+                self.pop(key, wait)
+                return self.call(script, keys, args, self._read_limit)
+            data = pack_words(("EVALSHA", script.sha, len(keys), *keys, *args))
+            popped, reply = node.exchange(pack("BLPOP", key, f"{wait:.3f}") + data, 2, limit)
+        finally:
+            self._interrupted = False
+        self._answer(node, popped)
+        if isinstance(reply, ReplyError):
+            reply = self._redirected(node, script, keys[0], data, reply, self._read_limit)
+        return self._answer(node, reply)
+
     def _waiting_node(self, key: Word, limit: float) -> Node:
         node = self._ready(key, limit)
         if self._interrupted:
