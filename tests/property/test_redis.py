@@ -42,6 +42,7 @@ ADDS = st.tuples(
     st.sampled_from([None, None, 1.0]),
     st.sampled_from([20, 1, 2]),
     st.sampled_from([5, 1, 2]),
+    st.sampled_from([1, 1, 200]),
 )
 
 
@@ -80,13 +81,13 @@ class RedisMachine(RuleBasedStateMachine):
 
     @rule(what=ADDS)
     def add(self, what: tuple[Any, ...]) -> None:
-        key, task, fingerprint, priority, run_at, expires, vt, max_attempts, max_losses = what
+        key, task, fingerprint, priority, run_at, expires, vt, max_attempts, max_losses, size = what
         if key == "like an id":
             key = self.messages[-1].id if self.messages else None
         made = message(
             len(self.messages) + 1, key=key, task=task, queue=QUEUES[task], fingerprint=fingerprint, priority=priority,
             run_at=after(run_at), expires=after(expires), visibility_timeout=vt,
-            max_attempts=max_attempts, max_losses=max_losses,
+            max_attempts=max_attempts, max_losses=max_losses, args=b"a" * size,
         )  # fmt: skip
         self.messages.append(made)
         self.add_it(made)
@@ -170,10 +171,14 @@ class RedisMachine(RuleBasedStateMachine):
             session, job = data.draw(recent | st.sampled_from(self.held))
             one = Settlement(
                 job.receipt, verb, delay, "why", b"e" if verb in ("retry", "dead") else b"",
-                b"r" if verb == "done" else None, ran=ran or verb != "dead",
+                self.result(job) if verb == "done" else None, ran=ran or verb != "dead",
             )  # fmt: skip
             self.settled.append((session, one))
             self.settle_it(session, one)
+
+    def result(self, job: Delivery) -> bytes | None:
+        """None, a short one or a long one."""
+        return (None, b"r", b"r" * 100)[job.fence % 3]
 
     @rule(data=st.data())
     def settle_again(self, data: st.DataObject) -> None:

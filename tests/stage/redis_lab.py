@@ -34,7 +34,7 @@ def hexid(n: int, wall: int = NOW) -> str:
 
 def message(n: int, **options: Any) -> Message:
     """Job number `n`."""
-    args = pack_call((n,), {})
+    args = options.pop("args", None) or pack_call((n,), {})
     made: dict[str, Any] = {"task": "t", "fingerprint": b"f" * 16, "queue": "q", **options}
     return Message(id=hexid(n), args=args, checksum=crc32(args), **made)
 

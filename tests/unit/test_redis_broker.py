@@ -12,7 +12,7 @@ from tenure.brokers import connect
 from tenure.brokers.redis import recounting, settling
 from tenure.clock import own_deadline
 from tenure.errors import JobNotFound, KeyConflict, QueueClosed, QueueNotFound, ServerError
-from tenure.message import Settlement, When
+from tenure.message import Message, Raw, Settlement, When
 from tenure.outcome import NO_TASK
 from tests.stage.redis_lab import RedisLab, done, hexid, message, session_of, standing_clock
 from tests.stage.redis_servers import Cluster, RedisServer
@@ -337,6 +337,44 @@ def test_a_recount_tells_what_is_wrong(lab: RedisLab) -> None:
     ]
 
 
+def test_what_is_long_is_kept_beside_the_job_and_goes_with_it(lab: RedisLab) -> None:
+    long = b"a" * 1_000
+    lab.add(message(1, args=long), message(2, args=long), message(3))
+    consumer, admin = lab.consumer(), lab.broker.admin()
+    one, two, three = consumer.take(3, 0)
+    assert isinstance(one.message, Message)
+    assert one.message.args == long
+    assert lab.server.command("OBJECT", "ENCODING", f"tenure:{{q}}:j:{hexid(1)}") == b"listpack"
+    consumer.settle([done(one, b"r"), Settlement(two.receipt, "dead"), done(three, b"r" * 1_000)])
+    shown = [admin.job(hexid(n)) for n in (1, 2, 3)]
+    assert [len(job["body"]) > 2_000 if job and job["body"] else None for job in shown] == [None, True, None]
+    assert [job["result"] if job else "" for job in shown] == [b"r".hex(), None, (b"r" * 1_000).hex()]
+    assert [state.result for state in lab.broker.results().states([hexid(1), hexid(3)])] == [b"r", b"r" * 1_000]
+    beside = [f"tenure:{{q}}:b:{hexid(n)}".encode() for n in (2, 3)]
+    assert sorted(lab.server.command("KEYS", "tenure:{q}:b:*")) == beside
+    admin.purge(hexid(2))
+    lab.pass_time(3_601)
+    consumer.take(1, 0)
+    assert lab.server.command("KEYS", "tenure:{q}:b:*") == []
+
+
+def test_keys_that_somebody_has_deleted_stop_nothing_else(lab: RedisLab) -> None:
+    soon = When(1.0, True)
+    lab.add(message(1), message(2, run_at=soon), message(3, expires=soon), message(4), message(5, args=b"a" * 100))
+    consumer = lab.consumer()
+    (held,) = consumer.take(1, 0)
+    assert held.message.id == hexid(1)
+    for n in (1, 2, 3, 4):
+        lab.server.command("DEL", f"tenure:{{q}}:j:{hexid(n)}")
+    lab.server.command("DEL", f"tenure:{{q}}:b:{hexid(5)}")
+    lab.pass_time(40)
+    (left,) = lab.consumer(2).take(5, 0)
+    assert isinstance(left.message, Raw)
+    assert left.message.id == hexid(5)
+    for name in ("ready", "due", "expiring"):
+        assert lab.server.command("ZCARD", f"tenure:{{q}}:{name}") == 0
+
+
 # ---------------------------------------------------------------------------------------------------------- retention
 
 
@@ -357,7 +395,7 @@ def test_what_is_over_is_kept_for_its_time_and_counted_for_ever(lab: RedisLab) -
     consumer.take(1, 0)
     assert lab.broker.admin().job(hexid(1)) is None
     assert lab.counts() == before
-    assert lab.server.command("KEYS", "tenure:{q}:[jh]:*") == []
+    assert lab.server.command("KEYS", "tenure:{q}:[jhb]:*") == []
 
 
 # ------------------------------------------------------------------------------------------------ the server was away

@@ -8,14 +8,14 @@ from typing import Any
 from msgpack import unpackb
 
 from tenure.brokers.redis.packed import read_head
-from tenure.engine.states import DEAD, HOW_NAMES, STATE_NAMES
+from tenure.engine.states import DEAD, DONE, HOW_NAMES, STATE_NAMES
 
 _LAST = ("n", "s", "w", "tk", "v", "hb", "he", "ho", "l", "ca", "er")
 
 
 def readable(id: str, queue: str, answer: Sequence[Any]) -> dict[str, Any]:
     """Return a job from what the script `show` answers; bytes are hexadecimal text."""
-    flat, earlier = answer
+    flat, earlier, long = answer
     f = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     head = read_head(f["m"])
     state = int(f["st"])
@@ -42,11 +42,15 @@ def readable(id: str, queue: str, answer: Sequence[Any]) -> dict[str, Any]:
         "cancel": ("", "ask", "terminate")[_number(f, "c") or 0],
         "expired": "xp" in f,
         "number": _number(f, "n") or 0,
-        "body": f["b"].hex() if state == DEAD and "b" in f else None,
-        "result": f["r"].hex() if "r" in f else None,
+        "body": _hex(f.get("b", long)) if state == DEAD else None,
+        "result": _hex(f.get("r", long)) if state == DONE else None,
         "progress": f["pg"].hex() if "pg" in f else None,
         "handouts": handouts,
     }
+
+
+def _hex(value: bytes | None) -> str | None:
+    return None if value is None else value.hex()
 
 
 def _number(fields: dict[str, bytes], name: str) -> int | None:

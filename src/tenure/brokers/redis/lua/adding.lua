@@ -61,7 +61,12 @@ local function add(id, m, b, whatever)
   local score = next_score(o.priority)
   local added = call('HINCRBY', Q, 'added', 1)
   local run_at, expires = moment(o.run_at), moment(o.expires)
-  call('HSET', job, 'm', m, 'b', b, 'p', score, 'a', NOW)
+  if #b > SHORT then
+    call('HSET', job, 'm', m, 'p', score, 'a', NOW)
+    call('SET', long(id), b)
+  else
+    call('HSET', job, 'm', m, 'b', b, 'p', score, 'a', NOW)
+  end
   if expires then
     call('HSET', job, 'x', whole(expires))
     call('ZADD', EXPIRING, whole(expires), id)

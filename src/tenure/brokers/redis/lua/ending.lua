@@ -45,6 +45,12 @@ end
 local function end_done(job, result, keep, window)
   call('ZREM', LEASES, job.id .. job.session)
   call('HDEL', job.key, 'b', 'pg')
+  if result and #result > SHORT then
+    call('SET', long(job.id), result)
+    result = nil
+  else
+    call('DEL', long(job.id))
+  end
   if result then
     call('HSET', job.key, 'st', 4, 'ho', 1, 'he', NOW, 'e', NOW, 'at', job.attempts + 1, 'ttl', keep, 'r', result)
   else
@@ -146,11 +152,12 @@ local function mark_late(job, handout)
   count_worker(handout.worker, 'refused', 1)
 end
 
--- The jobs that a session holds: {id, ...}.
+-- The jobs that a session holds: {id, ...}.  One whose keys somebody has deleted is not among them.
 local function held_by(session)
   local ids = {}
   for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-    if member:sub(33) == session then ids[#ids + 1] = member:sub(1, 32) end
+    local id = member:sub(1, 32)
+    if member:sub(33) == session and call('EXISTS', JOB .. id) == 1 then ids[#ids + 1] = id end
   end
   return ids
 end

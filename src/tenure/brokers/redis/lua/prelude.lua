@@ -12,6 +12,8 @@
 --                         swept before), swept (when it was looked for what is to be)
 --   Q:workers     hash    COUNTER:WORKER -> number (handed_out, running, refused, /done ... /cancelled)
 --   Q:j:ID        hash    a job, or the alias of a duplicate (st 8); see below
+--   Q:b:ID        string  its body, and once it is done its result, where that is longer than 64 bytes: one longer
+--                         value would make a hash several times as large
 --   Q:h:ID        list    its earlier hand-outs, packed, oldest first
 --   Q:ready       zset    ID by (9 - priority) * 2^48 + place
 --   Q:due         zset    ID by run_at
@@ -32,9 +34,9 @@
 --   m   what never changes: `d` and msgpack [task, fingerprint] where all else is the default, or `o` and msgpack
 --       [task, fingerprint, key, priority, visibility timeout, max_attempts, max_losses, run_at, expires] (nil: none;
 --       a time is [milliseconds, relative])
---   b   the body (gone once done)     p   place in `ready`     a  added at     ra  run_at     x  expires
+--   b   a short body (gone once done) p   place in `ready`     a  added at     ra  run_at     x  expires
 --   n   hand-outs so far   at  attempts   ls  losses   c  cancel mark (1 ask, 2 terminate)
---   e   ended at   y  why dead or cancelled   xp  1: expired   r  result   pg  progress
+--   e   ended at   y  why dead or cancelled   xp  1: expired   r  a short result   pg  progress
 --   wt  channels of those who wait for the end, each followed by a space
 --   of the last hand-out:  s session  w worker  tk take  v visibility timeout  hb begin  he end  ho how  l late
 --                          ca cause  er error
@@ -62,6 +64,13 @@ end
 -- A script that begins with a write which needs no memory may write on where an add is refused with OOM.
 local function in_spite_of_full_memory()
   call('DEL', Q .. ':none')
+end
+
+-- What is long is kept beside the job's hash.
+local SHORT = 64
+
+local function long(id)
+  return Q .. ':b:' .. id
 end
 
 -- Counts are gathered and written once, at the end.

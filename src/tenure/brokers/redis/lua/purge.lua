@@ -10,6 +10,7 @@ end
 if call('HGET', job.key, 'xp') then count('expired', -1) end
 call('ZREM', DEAD, job.id)
 call('HDEL', job.key, 'b', 'xp', 'er')
+call('DEL', long(job.id))
 call('HSET', job.key, 'st', 7, 'e', NOW)
 call('ZADD', ENDED, keep_until(0), job.id)
 count('purged', 1)

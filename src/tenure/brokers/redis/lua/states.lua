@@ -18,7 +18,10 @@ end
 
 local function body_of(id, f)
   local state = f[1]
-  if state == '4' then return f[8] and 'result' or 'none', f[8] or '' end
+  if state == '4' then
+    local result = f[8] or call('GET', long(id))
+    return result and 'result' or 'none', result or ''
+  end
   if state == '3' then return f[9] and 'progress' or 'none', f[9] or '' end
   local failure = failure_of(id, tonumber(f[6] or 0), f[7])
   return failure ~= '' and 'failure' or 'none', failure

@@ -31,6 +31,7 @@ end
 local function repeat_answer()
   for _, id in ipairs(held_by(session)) do
     local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra', 'tk', 'v')
+    f[2] = f[2] or call('GET', long(id))
     if tonumber(f[8]) == number then
       local left = tonumber(call('ZSCORE', LEASES, id .. session)) - NOW
       job_line(id, tonumber(f[3]), math.max(0, left), tonumber(f[9]), f)
@@ -50,10 +51,14 @@ local function next_jobs()
     for _, id in ipairs(ids) do
       if room <= 0 then return chosen end
       local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra')
-      if f[6] and tonumber(f[6]) <= NOW then
+      if not f[1] then  -- somebody has deleted keys by hand; the rest has to go on
+        call('ZREM', READY, id)
+        late = late + 1
+      elseif f[6] and tonumber(f[6]) <= NOW then
         end_waiting(load(id), 5, 'expired')
         late = late + 1
       else
+        f[2] = f[2] or call('GET', long(id)) or ''
         chosen[#chosen + 1] = {id, f}
         room = room - #f[2]
       end

@@ -27,7 +27,7 @@ local function look_at_gap()
   local set_back = NOW + GAP < SEEN
   if gone or set_back then
     for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-      local lease_end = whole(NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v')))
+      local lease_end = whole(NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v') or 0))
       call('ZADD', LEASES, set_back and 'CH' or 'GT', lease_end, member)
     end
     queue[3] = whole(NOW + FLOOR)
@@ -43,23 +43,28 @@ end
 
 local function promote()
   for _, id in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, PROMOTE_BATCH)) do
-    local score = next_score(options(call('HGET', JOB .. id, 'm')).priority)
+    local m = call('HGET', JOB .. id, 'm')
     call('ZREM', DUE, id)
-    call('ZADD', READY, score, id)
-    call('HSET', JOB .. id, 'st', 2, 'p', score)
-    call('HDEL', JOB .. id, 'ra')
+    if m then  -- else somebody has deleted keys by hand; the rest has to go on
+      local score = next_score(options(m).priority)
+      call('ZADD', READY, score, id)
+      call('HSET', JOB .. id, 'st', 2, 'p', score)
+      call('HDEL', JOB .. id, 'ra')
+    end
   end
 end
 
 local function return_leases()
   for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, RETURN_BATCH)) do
-    cut_off(load(member:sub(1, 32)), 5, 'the lease ran out')
+    local job = load(member:sub(1, 32))
+    if job then cut_off(job, 5, 'the lease ran out') else call('ZREM', LEASES, member) end
   end
 end
 
 local function expire()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, EXPIRE_BATCH)) do
-    end_waiting(load(id), 5, 'expired')
+    local job = load(id)
+    if job then end_waiting(job, 5, 'expired') else call('ZREM', EXPIRING, id) end
   end
 end
 
@@ -86,6 +91,8 @@ end
 local function sweep_job(sums, id)
   local f = call('HMGET', JOB .. id, 'st', 'n', 'w', 'ho', 'l')
   local state = ({['4'] = 'done', ['6'] = 'cancelled', ['7'] = 'purged'})[f[1]]
+  call('ZREM', ENDED, id)
+  if not state then return end
   sums['added'] = (sums['added'] or 0) + 1
   sums[state] = (sums[state] or 0) + 1
   local number = tonumber(f[2] or 0)
@@ -98,8 +105,7 @@ local function sweep_job(sums, id)
     end
     call('DEL', Q .. ':h:' .. id)
   end
-  call('DEL', JOB .. id)
-  call('ZREM', ENDED, id)
+  call('DEL', JOB .. id, long(id))
 end
 
 -- Where there was more to sweep than one call does, each call goes on with it.
