@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.errors import ConfigError
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, DEFAULT_VISIBILITY_TIMEOUT
-from tenure.names import shown
+from tenure.names import shown, without_secrets
 from tenure.quantities import seconds_of, whole_of
 from tenure.retry import MAX_DELAY
 
@@ -201,7 +201,11 @@ def _checked_url(source: str, url: object) -> str:
         from urllib.parse import quote
 
         path = quote(str(Path(url.removeprefix("unix:")).absolute()))
-        raise ConfigError(f"{source} is {shown(url)}, which is no URL; write it as tenure+unix://{path}")
+        raise ConfigError(f"{source} is {_shown(url)}, which is no URL; write it as tenure+unix://{path}")
     if type(url) is not str or "://" not in url:
-        raise ConfigError(f"{source} is {shown(url)}, which is no URL; write for example {DEFAULT_BROKER}")
+        raise ConfigError(f"{source} is {_shown(url)}, which is no URL; write for example {DEFAULT_BROKER}")
     return url
+
+
+def _shown(url: object) -> str:
+    return shown(without_secrets(url) if isinstance(url, str) else url)

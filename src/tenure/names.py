@@ -11,8 +11,10 @@ from typing import Any, NoReturn
 from tenure.errors import ConfigError, TaskDefinitionError
 from tenure.message import check_name
 
-_SECRET = re.compile(r"(?<=//)([^/?#@:]*:).*(?=@)|(password=)[^&#]*")
-"""What of a URL is nobody's business: the password before the host, and those among the options."""
+_SECRET = re.compile(r"^([a-z0-9+]*:?/{0,2}[^/?#@:]*:)(?!/).*(?=@)|(password=)[^&#]*", re.IGNORECASE)
+"""What of a URL is nobody's business: the password before the host, and those among the options; also where it was
+mistyped, for then it stands in an error.
+"""
 
 ELSEWHERE = {
     "max_retries": "max_attempts= (it counts the first try too: max_retries=3 is max_attempts=4)",

@@ -92,6 +92,10 @@ def test_no_password_is_ever_shown() -> None:
     for raw in ("redis://:hu/sh@a", "redis://:hu?sh@a", "redis://:hu#sh@a/0"):
         with pytest.raises(ConfigError, match=r"'redis://:\*\*\*@a.*': a password has / . # in it: write them as %2F"):
             parse(raw)
+    for mistyped in ("redis:/:hush@a", "redis//me:hush@a", "redis:me:hush@a", ":hush@a"):
+        assert "hush" not in without_secrets(mistyped)
+        assert without_secrets(mistyped).endswith(":***@a")
+    assert without_secrets("redis://me@a:6379?ssl=true") == "redis://me@a:6379?ssl=true"
     assert without_secrets("redis://:a@b@h/0") == "redis://:***@h/0"
     assert without_secrets("redis://:a:b@h/0") == "redis://:***@h/0"
     assert without_secrets("redis://[::1]:6379/0") == "redis://[::1]:6379/0"

@@ -12,6 +12,7 @@ from tenure.cli import main
 from tenure.cli.options import json_option, print_json
 from tenure.cli.tables import print_table
 from tenure.errors import ConfigError
+from tenure.names import without_secrets
 from tenure.sources import OF_APP, Sources
 
 
@@ -50,7 +51,7 @@ def _of_app(target: str | None) -> list[Setting]:
     values: dict[str, Any] = asdict(loaded.settings)
     url, source = app.found_broker()
     return [
-        Setting("broker", url, source),
+        Setting("broker", without_secrets(url), source),
         *(Setting(name, values[name], loaded.sources.get(name, "default")) for name in OF_APP if name != "broker"),
     ]
 
