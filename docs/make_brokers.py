@@ -23,6 +23,7 @@ COLUMNS = {
     "memory": ("`memory://`", "memory://"),
     "server": ("`tenure server`", "tenure://127.0.0.1"),
     "redis": ("Redis, Valkey", "redis://127.0.0.1"),
+    "redis_cluster": ("Redis Cluster", "redis+cluster://127.0.0.1:7000"),
 }
 """For each file tests/contract/test_NAME.py with a broker of ours: its title, and a URL that makes one."""
 

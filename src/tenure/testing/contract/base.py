@@ -52,7 +52,7 @@ class ContractPart:
 def needs(*flags: str) -> Callable[[Test], Test]:
     """Run the test where the capabilities say all of these; else hold the broker to what it says that it is not.
 
-    `network` is no capability: a site without addresses has to be one of a broker in one process.
+    `network` is no capability: a site without addresses and proxies has to be one of a broker in one process.
     """
 
     def decorate(test: Test) -> Test:
@@ -74,7 +74,7 @@ def needs(*flags: str) -> Callable[[Test], Test]:
 
 def _has(scene: Scene, flag: str) -> bool:
     if flag == "network":
-        return bool(scene.site.addresses)
+        return bool(scene.site.addresses or scene.site.proxies)
     value = getattr(scene.can, flag)
     return value is None or bool(value >= LONGEST_DELAY if flag == "max_delay" else value)
 

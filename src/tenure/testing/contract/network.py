@@ -12,7 +12,7 @@ from tenure.broker import Extend
 from tenure.message import Settlement
 from tenure.testing.contract.base import ContractPart, needs
 from tenure.testing.contract.rough import Fault, RoughScene
-from tenure.testing.contract.scene import LONG, PATIENCE, SHORT, add, id_of, insist
+from tenure.testing.contract.scene import LONG, PATIENCE, SHORT, Worker, add, id_of, insist
 from tenure.testing.contract.site import BrokerSite
 
 FAULTS: tuple[Fault, ...] = ("cut", "drop", "stall", "late")
@@ -121,9 +121,9 @@ class NetworkContract(RoughPart):
             time.sleep(0.3)
             rough.strike(fault)
             time.sleep(0.2)
-            settler = direct.consumer([rough.queue], session="e" * 32, name="w", visibility_timeout=LONG)
-            settler.settle([Settlement(held.receipt, "done", result=b"\x05")])
-            settler.close()
+            settler = Worker(direct, [rough.queue], LONG, "contract")
+            settler.run(held, result=b"\x05")
+            settler.consumer.close()
             direct.close()
             (state,) = waiting.result(PATIENCE)
         assert (state.state, state.result) == ("done", b"\x05")

@@ -27,6 +27,7 @@ class GarbageContract(ContractPart):
     @pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
     def test_garbage_comes_raw_and_stops_nobody(self, scene: Scene, data: bytes) -> None:
         injected = scene.site.inject_garbage(scene.queue, data)
+        scene.denied = "" if injected else "inject_garbage"
         id = scene.add()
         worker = scene.worker()
         came = worker.collect(2 if injected else 1)
@@ -45,6 +46,7 @@ class GarbageContract(ContractPart):
 
     def test_a_newer_layout_says_its_version_and_can_be_given_back(self, scene: Scene) -> None:
         if not scene.site.inject_garbage(scene.queue, NEWER):
+            scene.denied = "inject_garbage"
             scene.add_all([scene.message()])
             assert encode_body(scene.message())[1] == 1
             return

@@ -24,12 +24,15 @@ class RoughScene(Scene):
     """A scene behind proxies, one for each address; without an address it is a scene as any other."""
 
     def __init__(self, site: BrokerSite) -> None:
-        self._proxies = {address: Proxy(address) for address in site.addresses}
-        super().__init__(site, {address: proxy.address for address, proxy in self._proxies.items()})
+        self._own = {} if site.proxies else {address: Proxy(address) for address in site.addresses}
+        self._proxies = [*site.proxies, *self._own.values()]
+        self._swallowed = self._count_swallowed()
+        super().__init__(site, {address: proxy.address for address, proxy in self._own.items()})
+        self.insistent = True
 
     def strike(self, fault: Fault) -> None:
         """Break what is open now, or the next request, in this way."""
-        for proxy in self._proxies.values():
+        for proxy in self._proxies:
             match fault:
                 case "cut":
                     proxy.cut()
@@ -42,13 +45,16 @@ class RoughScene(Scene):
 
     def mute(self) -> None:
         """Let requests through and no answer, of any connection, until `calm`."""
-        for proxy in self._proxies.values():
+        for proxy in self._proxies:
             proxy.stall(None, new_connections=False, direction=Direction.ANSWER)
 
     def calm(self) -> None:
         """Let everything through again."""
-        for proxy in self._proxies.values():
+        for proxy in self._proxies:
             proxy.pass_through()
+
+    def _count_swallowed(self) -> int:
+        return sum(proxy.swallowed for proxy in self._proxies)
 
     def settle_down(self, fault: Fault) -> None:
         """Wait until what was late has arrived, and let everything through."""
@@ -81,21 +87,21 @@ class RoughScene(Scene):
                 yield
             finally:
                 over.set()
-        hits += sum(proxy.swallowed for proxy in self._proxies.values())
+        hits += self._count_swallowed() - self._swallowed
         self.calm()
         assert hits, "the weather has hit nothing"
 
     def _squall(self, fault: Fault) -> int:
         """Strike once; returns how many connections were cut by it."""
         if fault == "cut":
-            return sum(proxy.cut() for proxy in self._proxies.values())
+            return sum(proxy.cut() for proxy in self._proxies)
         self.strike(fault)
         return 0
 
     def close(self) -> None:
         """Close all clients, then the proxies."""
         with ExitStack() as stack:
-            for proxy in self._proxies.values():
+            for proxy in self._own.values():
                 stack.callback(proxy.close)
             self.calm()
             super().close()

@@ -140,6 +140,7 @@ class Scene:
     def __init__(self, site: BrokerSite, through: dict[Address, Address] | None = None) -> None:
         self.site = site
         self.through = through
+        self.insistent = False
         self.queue = f"contract-{secrets.token_hex(6)}"
         self.task = f"{self.queue}.task"
         self._brokers: list[Broker] = []
@@ -147,7 +148,7 @@ class Scene:
         self.broker = self.client()
         self.can = self.broker.capabilities
         self.denied = ""
-        """The capability that the test has found denied, which it has then held the broker to."""
+        """What the test has found that the broker, or its site, cannot do: a capability, or a method of the site."""
 
     # -- who takes part
 
@@ -191,7 +192,7 @@ class Scene:
 
     def _insistent(self, verbs: T) -> T:
         """Where connections are broken on purpose, every line is sent again until it is answered."""
-        return cast("T", Insistent(verbs)) if self.through else verbs
+        return cast("T", Insistent(verbs)) if self.insistent else verbs
 
     # -- what they do
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from tenure.broker import Broker, Capabilities
+from tenure.faults import Proxy
 
 Address = tuple[str, int]
 """A host and a port."""
@@ -22,6 +23,9 @@ class BrokerSite(ABC):
     addresses: Sequence[Address] = ()
     """Where the broker's servers listen; the contract puts a proxy that breaks connections before each.  Empty for a
     broker without a network."""
+    proxies: Sequence[Proxy] = ()
+    """Proxies of the site's own that all its clients go through, in place of `addresses`: for servers that tell their
+    clients of each other, as those of a cluster do, and have to name the proxies."""
     key_window: float = 86_400.0
     """Seconds for which this broker holds a key after its job is done. The contract waits for it: give 2 to 3."""
     result_ttl: float = 3_600.0
@@ -31,7 +35,8 @@ class BrokerSite(ABC):
     def broker(self, through: Mapping[Address, Address] | None = None) -> Broker:
         """Return a new broker, as another process would open it; the contract closes it.
 
-        With `through` it speaks to the second address wherever it would speak to the first.
+        With `through` it speaks to the second address wherever it would speak to the first; it is empty where the site
+        has proxies of its own.
         """
 
     @property
