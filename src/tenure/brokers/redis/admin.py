@@ -20,6 +20,9 @@ from tenure.outcome import NO_TASK
 
 T = TypeVar("T")
 
+TRIES = 4
+"""How often a question is asked: one that is not answered takes about a second."""
+
 EMPTY_BATCH = 500
 """Jobs that one call takes out of a queue, during which the server answers nobody else."""
 
@@ -49,8 +52,8 @@ class RedisAdmin:
 
     def _verified(self) -> dict[str, Any]:
         record, wrong, counted = {}, [], {}
-        for queue in self._twice(self._where.queues):
-            answer, jobs = self._twice(partial(recount, self._line, queue, self._rest))
+        for queue in self._insist(self._where.queues):
+            answer, jobs = self._insist(partial(recount, self._line, queue, self._rest))
             if has_jobs(answer):
                 record[queue] = tallies(answer)
                 counted[queue] = recounted(jobs.counts)
@@ -125,23 +128,24 @@ class RedisAdmin:
         return answer.decode()
 
     def _find(self, id: str) -> str | None:
-        return self._twice(lambda: self._where.find([id])).get(id)
+        return self._insist(lambda: self._where.find([id])).get(id)
 
     def _ask(self, script: Script, queue: str, words: Sequence[str | int]) -> Any:
-        return self._twice(lambda: self._line.ask(script, queue, words)[1])
+        return self._insist(lambda: self._line.ask(script, queue, words)[1])
 
     def _in_all_queues(self, script: Script, words: Sequence[str | int], only: str | None = None) -> dict[str, Any]:
-        queues = self._twice(self._where.queues)
+        queues = self._insist(self._where.queues)
         if only is not None:
             queues = [queue for queue in queues if queue == only]
         return {queue: self._ask(script, queue, words) for queue in queues}
 
-    def _twice(self, ask: Callable[[], T]) -> T:
-        """Ask, and once more where the connection broke; raises BrokerUnavailable."""
-        try:
-            return ask()
-        except ConnectionError:
-            pass
+    def _insist(self, ask: Callable[[], T]) -> T:
+        """Ask again where the connection broke, as while a replica becomes the primary; raises BrokerUnavailable."""
+        for n in range(1, TRIES):
+            try:
+                return ask()
+            except ConnectionError:
+                self._rest(n)
         try:
             return ask()
         except ConnectionError as error:
