@@ -173,3 +173,20 @@ def test_a_server_that_was_killed_with_room_in_its_log_loses_nothing(tmp_path: P
     assert again.record()["totals"]["ready"] == 10
     assert again.verify()["verified"]
     again.close()
+
+
+def test_what_the_thread_could_not_fold_is_folded_between_two_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def locked(log: Log) -> None:
+        raise DbError("database is locked")
+
+    monkeypatch.setattr(Log, "fold_most", locked)
+    engine = open_engine(tmp_path)
+    checkpoints = Checkpoints(engine.own_log(), STEP, LIMIT)
+    for first in range(0, 1_000, 100):
+        add(engine, first, 100, checkpoints)
+        assert log_size(tmp_path) <= (LIMIT + 20) * PAGE
+    assert not caplog.records
+    checkpoints.close()
+    engine.close()

@@ -7,6 +7,7 @@ which the log starts anew.  No answer depends on it: what is committed is in the
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -62,7 +63,8 @@ class Checkpoints:
         self._under_way = None
         try:
             if under_way is not None:
-                under_way.result()
+                with contextlib.suppress(DbError):  # as where a commit held a lock just then: all is folded here
+                    under_way.result()
             written.fold_rest()
         except DbError as error:
             log.error("the log could not be folded into the data file, which is tried again later: %s", error)
