@@ -1,98 +1,36 @@
-"""One call of `add`: lines that are repeated until each is answered, and what the answers came to."""
+"""One call of `add` at our own server: lines that are repeated until each is answered."""
 
 from __future__ import annotations
 
 import errno
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from tenure.broker import Added, ProducerCounts
+from tenure.broker import Added
+from tenure.brokers import repeating
 from tenure.brokers.bounded import SMALL
 from tenure.brokers.connection import Connection
 from tenure.brokers.pool import Pool
-from tenure.clock import Clock
+from tenure.brokers.repeating import Batch, RepeatedCall
 from tenure.codec import encode_body
-from tenure.errors import AddError, BrokerUnavailable, MessageTooLarge, ProtocolError, ServerError, TenureError
+from tenure.errors import AddError, MessageTooLarge, ProtocolError, ServerError, TenureError
 from tenure.message import Message
-from tenure.retry import reconnect_delay
 from tenure.wire import encode
 from tenure.wire.commands import MAX_BATCH_LINES, MAX_LINE
 from tenure.wire.replies import Reply, error_of, parse_added
 
 MAX_WRITE = 1024 * 1024
 """Bytes of adds in one write; a single larger one goes alone."""
-RESEND_LIMIT = 300.0
-"""Seconds after its first write during which a line is repeated; the server knows it for twice as long."""
 
 _STORAGE = b"err storage"
 
 
-class Counts:
-    """What a process's adds came to; safe to use from several threads.
-
-    An unconfirmed id that a later answer names counts as added, for then it was stored.
-    """
-
-    MAX_KEPT = 100_000
-    """Unconfirmed ids that are kept to be met again; older ones stay unconfirmed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._added = 0
-        self._duplicates = 0
-        self._unconfirmed = 0
-        self._open: dict[str, None] = {}
-
-    def created(self) -> None:
-        """Count a job that was made at the first call."""
-        with self._lock:
-            self._added += 1
-
-    def exists(self, first_id: str) -> None:
-        """Count a duplicate of `first_id`."""
-        with self._lock:
-            self._duplicates += 1
-            if self._settle(first_id):
-                self._added += 1
-
-    def gave_up(self, ids: Sequence[str]) -> None:
-        """Count adds that may or may not be stored."""
-        with self._lock:
-            self._unconfirmed += len(ids)
-            self._open.update(dict.fromkeys(ids))
-            while len(self._open) > self.MAX_KEPT:
-                del self._open[next(iter(self._open))]
-
-    def resent(self, id: str) -> bool:
-        """Take an id off the unconfirmed ones; False when it was not among them any more and is counted already."""
-        with self._lock:
-            return self._settle(id)
-
-    def _settle(self, id: str) -> bool:
-        if not self._open or id not in self._open:
-            return False
-        del self._open[id]
-        self._unconfirmed -= 1
-        return True
-
-    def now(self) -> ProducerCounts:
-        """Return the counts."""
-        with self._lock:
-            return ProducerCounts(self._added, self._duplicates, self._unconfirmed)
-
-
-class Desk(Protocol):
+class Desk(repeating.Desk, Protocol):
     """What a call needs of its broker; times are seconds."""
 
     pool: Pool[Connection]
-    tally: Counts
-    clock: Clock
-    roll: Callable[[], float]
-    add_timeout: float
     read_limit: float
-    closing: threading.Event
     max_body: int
 
     def learn(self, limit: float) -> None:
@@ -135,58 +73,23 @@ def _small_line(message: Message, max_body: int) -> bytes | None:
     return line if len(line) <= SMALL and len(body) <= max_body else None
 
 
-def _because(why: Exception | None, refusal: Exception | None) -> str:
-    """Say what kept the answer away: what the server said, and what happened to the connection."""
-    said = None if refusal is None else f"the server answered {refusal}"
-    if why is not None and isinstance(why.__cause__, OSError):  # there was not even a connection
-        no_files = why.__cause__.errno in (errno.EMFILE, errno.ENFILE)
-        hint = "close some, or raise `ulimit -n`" if no_files else "is `tenure server` running there?"
-        why = ConnectionError(f"{why}; {hint}")
-    return "; ".join(str(one) for one in (said, why) if one is not None) or "no answer in time"
+class _Batch(Batch):
+    """Lines that go out in one write."""
 
-
-class _Batch:
-    """Lines that go out in one write, with the index of each one's message; `written_at` is the first write's time.
-
-    `refusal` is why the server could not store some of them when it was asked last.
-    """
-
-    __slots__ = ("indexes", "lines", "refusal", "size", "written_at")
+    __slots__ = ("lines",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[bytes] = []
-        self.indexes: list[int] = []
-        self.size = 0
-        self.written_at: float | None = None
-        self.refusal: Exception | None = None
 
 
-class AddCall:
-    """The messages of one `add`, encoded once; `run` may be called again after BrokerUnavailable."""
+class AddCall(RepeatedCall[Desk, _Batch]):
+    """The messages of one `add` as lines."""
 
     def __init__(self, desk: Desk, messages: Sequence[Message]) -> None:
-        self._desk = desk
-        self._messages = messages
-        self._results: list[Added | None] = [None] * len(messages)
         self._sizes = [0] * len(messages)
-        self._given_up: set[str] = set()
         self._learnt = False
-        self._batches = self._encode()
-
-    def run(self, started: float | None = None) -> list[Added]:
-        """Repeat until every line is answered; returns one answer a message, or raises BrokerUnavailable.
-
-        `started` (boot clock) is when the first batch's time began; now, where it is not given.
-        """
-        try:
-            while self._batches:
-                self._run_batch(self._batches[0], self._desk.clock.boot() if started is None else started)
-                started = None
-                del self._batches[0]
-        except BaseException:
-            self._note_unconfirmed()
-            raise
-        return [result for result in self._results if result is not None]
+        super().__init__(desk, messages)
 
     def resume(self, written_at: float, answer: bytes | None = None, max_body: int = 0) -> list[Added]:
         """Go on for one message whose line was first written then, and what was answered, if anything was."""
@@ -221,11 +124,8 @@ class AddCall:
             body = encode_body(message)
             size = self._sizes[index] = len(body)
             line = encode.add(message, body)
-        except TenureError as error:
+        except (TenureError, ValueError) as error:
             self._refuse(index, error)
-            return None
-        except ValueError as error:
-            self._refuse(index, AddError(f"job {message.id} has no wire form: {error}", message.id))
             return None
         if len(line) - size > MAX_LINE:
             self._refuse(index, AddError(f"job {message.id}: its names and key are too long", message.id))
@@ -245,38 +145,7 @@ class AddCall:
             with suppress(ConnectionError, ServerError):
                 self._desk.learn(min(self._desk.read_limit, self._desk.add_timeout))
 
-    def _refuse(self, index: int, error: Exception) -> None:
-        self._results[index] = Added(self._messages[index].id, False, error)
-
     # ------------------------------------------------------------------------------------------------- the tries
-
-    def _run_batch(self, batch: _Batch, started: float) -> None:
-        """Write what is unanswered again and again until all is answered or the time is over."""
-        desk = self._desk
-        failures = 0
-        why: Exception | None = None
-        while batch.lines:
-            left = self._left(batch, started)
-            if left <= 0 or desk.closing.is_set():
-                raise self._unavailable(why, batch) from (batch.refusal or why)
-            try:
-                self._try(batch, left)
-            except ConnectionError as error:
-                why = error
-            except ServerError as error:  # the answer to hello: another try would get the same
-                raise self._unavailable(error, batch) from error
-            if batch.lines:
-                failures += 1
-                left = max(0.0, self._left(batch, started))
-                desk.clock.wait(desk.closing, min(left, reconnect_delay(failures, desk.roll())))
-
-    def _left(self, batch: _Batch, started: float) -> float:
-        """Return the seconds that are left to this run."""
-        now = self._desk.clock.boot()
-        left = self._desk.add_timeout - (now - started)
-        if batch.written_at is not None:
-            left = min(left, RESEND_LIMIT - (now - batch.written_at))
-        return left
 
     def _try(self, batch: _Batch, left: float) -> None:
         """Write the unanswered lines once; those that were answered leave the batch, also when the rest were not."""
@@ -340,30 +209,9 @@ class AddCall:
             tally.exists(id)
         return Added(id, created)
 
-    # -------------------------------------------------------------------------------------------------- giving up
-
-    def _unavailable(self, why: Exception | None, batch: _Batch) -> BrokerUnavailable:
-        ids = [self._messages[index].id for one in self._batches for index in one.indexes]
-        first = self._messages[batch.indexes[0]]
-        what = f"job {first.id}" if len(ids) == 1 else f"{len(ids)} jobs, {first.id} the first,"
-        because = "the broker is closed" if self._desk.closing.is_set() else _because(why, batch.refusal)
-        text = f"{what} not confirmed; safe to send again with resend(), or by a call with the same key ({because})"
-        return BrokerUnavailable(text, first.id, first.key or first.id, self._resend)
-
-    def _note_unconfirmed(self) -> None:
-        ids = [self._messages[index].id for batch in self._batches for index in batch.indexes]
-        news = [id for id in ids if id not in self._given_up]
-        self._desk.tally.gave_up(news)
-        self._given_up.update(news)
-
-    def _resend(self) -> list[Added]:
-        now = self._desk.clock.boot()
-        for batch in self._batches:
-            if batch.written_at is not None and now - batch.written_at >= RESEND_LIMIT:
-                first = self._messages[batch.indexes[0]]
-                text = (
-                    f"job {first.id} was first sent more than {RESEND_LIMIT / 60:g} min ago and is not confirmed: the "
-                    "same line is not repeated any more. Only a call with an explicit key is still safe"
-                )
-                raise BrokerUnavailable(text, first.id, first.key or first.id)
-        return self.run()
+    def _because(self, why: Exception | None, refusal: Exception | None) -> str:
+        if why is not None and isinstance(why.__cause__, OSError):  # there was not even a connection
+            no_files = why.__cause__.errno in (errno.EMFILE, errno.ENFILE)
+            hint = "close some, or raise `ulimit -n`" if no_files else "is `tenure server` running there?"
+            why = ConnectionError(f"{why}; {hint}")
+        return super()._because(why, refusal)

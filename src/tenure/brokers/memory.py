@@ -12,13 +12,14 @@ from inspect import signature
 from urllib.parse import unquote, urlsplit
 
 from tenure.broker import Added, Capabilities, ProducerCounts
-from tenure.brokers.adding import AddCall, Counts, add_one
+from tenure.brokers.adding import AddCall, add_one
 from tenure.brokers.connection import Connection
 from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.inprocess import MemoryConnection, MemoryLine, MemoryResults, MemoryServer
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin
 from tenure.brokers.pool import Pool
+from tenure.brokers.repeating import Counts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.message import Message, check_name

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tenure.broker import Added, Capabilities, ProducerCounts
-from tenure.brokers.adding import RESEND_LIMIT, AddCall, Counts, add_one
+from tenure.brokers.adding import AddCall, add_one
 from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
 from tenure.brokers.connection import Address, Connection
 from tenure.brokers.forks import tell_of_forks
@@ -24,6 +24,7 @@ from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin
 from tenure.brokers.pipe import Pipe
 from tenure.brokers.pool import Pool
+from tenure.brokers.repeating import RESEND_LIMIT, Counts
 from tenure.brokers.results import ServerResults
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError

@@ -10,7 +10,6 @@ from inspect import signature
 from typing import Any
 
 from tenure.broker import Added, Capabilities, ProducerCounts
-from tenure.brokers.adding import RESEND_LIMIT, Counts
 from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
 from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.pool import Pool
@@ -26,6 +25,7 @@ from tenure.brokers.redis.results import RedisResults
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.waking import ByChannel, ByToken
 from tenure.brokers.redis.whereabouts import Whereabouts
+from tenure.brokers.repeating import RESEND_LIMIT, Counts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
 from tenure.message import Message, check_name
