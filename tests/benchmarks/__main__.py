@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +12,7 @@ from pathlib import Path
 from tenure.codec import encode_body
 from tenure.signature import NO_OPTIONS
 from tenure.wire import encode
+from tests.benchmarks.collecting import collected
 from tests.benchmarks.machine import Machine, this_machine
 from tests.benchmarks.measures import LONG, SHORT
 from tests.benchmarks.pages import PERFORMANCE, measured_by, put
@@ -56,19 +55,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(names: Sequence[str], sizes: Sizes) -> tuple[list[Figure], list[str]]:
     """Make these measurements, one after the other; returns the figures, and what failed."""
-    figures: list[Figure] = []
-    failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder, yardstick() as p:
-        for name in names:
-            print(f"measuring {name}", file=sys.stderr, flush=True)
-            own = Path(folder) / name
-            own.mkdir(exist_ok=True)
-            try:
-                figures += (SHORT | LONG)[name](Bench(own, p, sizes))
-            except Exception:  # noqa: BLE001  (what was measured before it is kept, and shown)
-                traceback.print_exc()
-                failed.append(name)
-    return figures, failed
+    with yardstick() as p:
+        return collected(names, lambda name, folder: (SHORT | LONG)[name](Bench(folder, p, sizes)))
 
 
 @contextmanager

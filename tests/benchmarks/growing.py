@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from statistics import median, quantiles
+from statistics import quantiles
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,17 +17,16 @@ from tenure import Signature
 from tests.benchmarks.draining import QUEUE
 from tests.benchmarks.processes import (
     ROOT,
-    cpu_seconds,
     ended,
-    family,
     producers,
     resident_bytes,
     worker,
 )
 from tests.benchmarks.report import Figure
-from tests.benchmarks.stage import Bench, Client, add, against, client, compare, rate, until_done
+from tests.benchmarks.stage import Bench, Client, add, against, client, compare, rate
 from tests.benchmarks.taking import consumer, take_rate
 from tests.benchmarks.tasks import app, noop, text
+from tests.benchmarks.team import Team, label
 
 WORDS = "x" * 200
 FILL = 1_000
@@ -193,30 +192,11 @@ def teams(bench: Bench) -> list[Figure]:
 
 
 def _team(bench: Bench, processes: int) -> Figure:
-    each, parts = bench.sizes.jobs // 2, []
     with (
         client(bench, "normal") as here,
         producers(here.url, 2) as pair,
         worker(here.url, processes=processes) as supervisor,
     ):
-        server_pid = here.server.process.pid
-
-        def ours() -> float:
-            done = here.inspection.record()["totals"]["done"]
-            groups = [[server_pid], pair.pids, family(supervisor.pid)] if sys.platform == "linux" else []
-            before = [sum(map(cpu_seconds, group)) for group in groups]
-            begin = time.perf_counter()
-            pair.add(each)
-            until_done(here.inspection, done + 2 * each)
-            took = time.perf_counter() - begin
-            after = [sum(map(cpu_seconds, group)) for group in groups]
-            parts.append([(late - early) / took for late, early in zip(after, before, strict=True)])
-            return 2 * each / took
-
-        until_done(here.inspection, 2)  # the producers' first ones: all processes are up
-        found = compare(bench, bench.sizes.drains, ours)
-    names = ("server", "producers", "workers")
-    cpus = [f"{name} {median(column):.2f}" for name, column in zip(names, zip(*parts, strict=True), strict=False)]
-    note = f"CPUs used: {', '.join(cpus)}" if cpus else ""
-    label = f"2 producers, {processes} worker process{'es' if processes > 1 else ''}, end to end"
-    return found.figure(f"team-{processes}", label, None, note)
+        team = Team(here.inspection, here.server.process.pid, pair, supervisor.pid, bench.sizes.jobs)
+        found = compare(bench, bench.sizes.drains, team.round)
+    return found.figure(f"team-{processes}", label(processes), None, team.note())

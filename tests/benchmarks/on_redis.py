@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.benchmarks.collecting import collected
 from tests.benchmarks.machine import this_machine
 from tests.benchmarks.pages import PERFORMANCE, measured_by, put
 from tests.benchmarks.plot import PYTHON
@@ -45,19 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def measured(names: Sequence[str], sizes: Sizes, python: Path) -> tuple[list[Figure], list[str]]:
     """Make these measurements, one after the other; returns the figures, and what failed."""
-    figures: list[Figure] = []
-    failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="tenure-bench-") as folder:
-        for name in names:
-            print(f"measuring {name}", file=sys.stderr, flush=True)
-            own = Path(folder) / name
-            own.mkdir()
-            try:
-                figures += MEASURES[name](RedisBench(own, sizes, python))
-            except Exception:  # noqa: BLE001  (what was measured before it is kept, and shown)
-                traceback.print_exc()
-                failed.append(name)
-    return figures, failed
+    return collected(names, lambda name, folder: MEASURES[name](RedisBench(folder, sizes, python)))
 
 
 def _parser() -> argparse.ArgumentParser:

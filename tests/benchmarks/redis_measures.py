@@ -13,12 +13,13 @@ from tests.benchmarks.adding import KIB
 from tests.benchmarks.draining import Drains
 from tests.benchmarks.peers.contenders import CONTENDERS
 from tests.benchmarks.peers.contest import Amounts, run
-from tests.benchmarks.processes import children, cpu_seconds, family, producers, resident_bytes, worker
+from tests.benchmarks.processes import children, cpu_seconds, producers, resident_bytes, worker
 from tests.benchmarks.redis_bench import Fsync, Raw, RedisBench, compare, here
 from tests.benchmarks.report import Figure
 from tests.benchmarks.resting import until_begun
-from tests.benchmarks.stage import BATCH, add, against, appends, rate, until_done
+from tests.benchmarks.stage import BATCH, add, against, appends, rate
 from tests.benchmarks.tasks import MARKS, app, noop, text
+from tests.benchmarks.team import Team, label
 
 EVALSHA = "raw EVALSHA"
 EVALSHA_AND_F = "1/(1/raw EVALSHA + 1/F)"
@@ -190,31 +191,14 @@ def teams(bench: RedisBench) -> list[Figure]:
 
 
 def _team(bench: RedisBench, processes: int) -> Figure:
-    each, parts = bench.sizes.jobs // 2, []
     with (
         here(bench, "everysec") as at,
         producers(at.url, 2) as pair,
         worker(at.url, processes=processes) as supervisor,
     ):
-
-        def ours() -> float:
-            done = at.inspection.record()["totals"]["done"]
-            groups = [[at.pid], pair.pids, family(supervisor.pid)] if sys.platform == "linux" else []
-            before = [sum(map(cpu_seconds, group)) for group in groups]
-            begin = time.perf_counter()
-            pair.add(each)
-            until_done(at.inspection, done + 2 * each)
-            took = time.perf_counter() - begin
-            after = [sum(map(cpu_seconds, group)) for group in groups]
-            parts.append([(late - early) / took for late, early in zip(after, before, strict=True)])
-            return 2 * each / took
-
-        until_done(at.inspection, 2)  # the producers' first ones: all processes are up
-        found = compare(EVALSHA, bench.sizes.drains, lambda: at.raw.evalsha(bench.sizes.trips), ours)
-    names = ("Redis", "producers", "workers")
-    cpus = [f"{name} {median(column):.2f}" for name, column in zip(names, zip(*parts, strict=True), strict=False)]
-    label = f"2 producers, {processes} worker process{'es' if processes > 1 else ''}, end to end"
-    return found.figure(f"team-{processes}", label, None, f"CPUs used: {', '.join(cpus)}" if cpus else "")
+        team = Team(at.inspection, at.pid, pair, supervisor.pid, bench.sizes.jobs)
+        found = compare(EVALSHA, bench.sizes.drains, lambda: at.raw.evalsha(bench.sizes.trips), team.round)
+    return found.figure(f"team-{processes}", label(processes), None, team.note())
 
 
 def peers(bench: RedisBench) -> list[Figure]:

@@ -13,6 +13,7 @@ from tenure import App, NoSpace
 from tenure.faults import Proxy
 from tests.stage.apps import jobs
 from tests.stage.figures import recovered
+from tests.stage.fixtures import ended
 from tests.stage.harness import JOBS, TENURE, Stage, wait_for
 from tests.stage.producer import Producer
 from tests.stage.redis_servers import Watched, clustered
@@ -25,11 +26,8 @@ __all__ = ["bare", "stage"]
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Iterator[Stage]:
     """A stage whose broker is told by the test."""
-    stage = RedisStage(tmp_path)
-    try:
+    with ended(RedisStage(tmp_path)) as stage:
         yield stage
-    finally:
-        stage.close()
 
 
 @pytest.mark.parametrize("how", sized(["is told to go", "is killed"], ["is told to go", "is killed", "stands still"]))

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.stage.apps import jobs
 from tests.stage.harness import Stage
 
+S = TypeVar("S", bound=Stage)
 
-@pytest.fixture
-def bare(tmp_path: Path) -> Iterator[Stage]:
-    """A folder for processes of the command line; none runs yet."""
-    stage = Stage(tmp_path)
+
+@contextmanager
+def ended(stage: S) -> Iterator[S]:
+    """End a stage whatever happens."""
     try:
         yield stage
     finally:
         stage.close()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Iterator[Stage]:
+    """A folder for processes of the command line; none runs yet."""
+    with ended(Stage(tmp_path)) as stage:
+        yield stage
 
 
 @pytest.fixture

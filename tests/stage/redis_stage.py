@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from tenure.faults import process
-from tests.stage.apps import jobs
+from tests.stage.fixtures import ended, stage
 from tests.stage.harness import Running, Stage
 from tests.stage.redis_servers import RedisServer
+
+__all__ = ["bare", "stage"]
 
 
 class RedisProcess(Running):
@@ -57,16 +59,5 @@ class RedisStage(Stage):
 @pytest.fixture
 def bare(tmp_path: Path) -> Iterator[Stage]:
     """A folder for processes of the command line; none runs yet."""
-    stage = RedisStage(tmp_path)
-    try:
+    with ended(RedisStage(tmp_path)) as stage:
         yield stage
-    finally:
-        stage.close()
-
-
-@pytest.fixture
-def stage(bare: Stage) -> Stage:
-    """A Redis of its own, to which this process adds jobs of `tests.stage.apps.jobs`."""
-    bare.start_server()
-    bare.use(jobs.app)
-    return bare

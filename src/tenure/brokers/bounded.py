@@ -44,6 +44,14 @@ class Bounded:
         self.used_at = boot()
         tell_of_forks(self)
 
+    def send(self, data: bytes, limit: float) -> None:
+        """Write within `limit` seconds; raises ConnectionError and closes when that fails."""
+        self.used_at = started = boot()
+        try:
+            self._write(data, limit, started)
+        except OSError as error:
+            raise self._broken(error, limit) from None
+
     def _write(self, data: bytes, limit: float, started: float) -> None:
         if self.closed:
             raise ConnectionError("the connection is closed")

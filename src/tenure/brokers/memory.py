@@ -8,7 +8,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
-from inspect import signature
 from urllib.parse import unquote, urlsplit
 
 from tenure.broker import Added, Capabilities, ProducerCounts
@@ -18,12 +17,13 @@ from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.inprocess import MemoryConnection, MemoryLine, MemoryResults, MemoryServer
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin
+from tenure.brokers.options import refuse_unknown_options
 from tenure.brokers.pool import Pool
 from tenure.brokers.repeating import Counts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
-from tenure.message import Message, check_name
-from tenure.names import unknown_option
+from tenure.message import Message
+from tenure.names import checked
 from tenure.wire import encode
 from tenure.wire.commands import MAX_BATCH_LINES, MAX_BODY, Role
 
@@ -96,11 +96,8 @@ class MemoryBroker:
 
     def consumer(self, queues: Sequence[str], *, session: str, name: str, visibility_timeout: float) -> ServerConsumer:
         """Return the two lines of a worker; `session` is 32 hexadecimal digits, new for each."""
-        try:
-            for queue in queues:
-                check_name("queue", queue)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        for queue in queues:
+            checked("queue", queue)
         taking, settling = self._line(session, "worker", name), self._line(session, "worker", name)
         return ServerConsumer(taking, settling, queues, visibility_timeout)
 
@@ -149,10 +146,7 @@ def _named(name: str, clock: Clock) -> MemoryServer:
 
 def from_url(url: str, **settings: object) -> MemoryBroker:
     """Return the broker for `memory://` or `memory://NAME`; raises ConfigError."""
-    known = [word for word in signature(MemoryBroker).parameters if word != "name"]
-    for word in settings:
-        if word not in known:
-            raise ConfigError(unknown_option("memory://", word, known))
+    refuse_unknown_options(url, MemoryBroker, settings)
     parts = urlsplit(url)
     if parts.path or parts.query or parts.fragment:
         raise ConfigError(f"broker URL {url!r} is not memory:// or memory://NAME")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tenure.brokers.bounded import CONNECT_LIMIT
 from tenure.brokers.connection import Address, Connection
-from tenure.clock import boot
 from tenure.wire.replies import Reply, ReplyReader
 
 _CHUNK = 256 * 1024
@@ -19,14 +18,6 @@ class Pipe(Connection):
     def __init__(self, address: Address, hello: bytes, limit: float = CONNECT_LIMIT) -> None:
         self._reader = ReplyReader()
         super().__init__(address, hello, limit)
-
-    def send(self, data: bytes, limit: float) -> None:
-        """Write within `limit` seconds; raises ConnectionError and closes when that fails."""
-        self.used_at = started = boot()
-        try:
-            self._write(data, limit, started)
-        except OSError as error:
-            raise self._broken(error, limit) from None
 
     def kick(self, line: bytes) -> None:
         """Write one short line while another thread reads; raises OSError."""

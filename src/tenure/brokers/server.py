@@ -10,8 +10,6 @@ import random
 import secrets
 import threading
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from inspect import signature
 from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -22,13 +20,15 @@ from tenure.brokers.connection import Address, Connection
 from tenure.brokers.forks import tell_of_forks
 from tenure.brokers.leasing import Line, ServerConsumer, ServerKeeper
 from tenure.brokers.operating import PooledExchange, ServerAdmin
+from tenure.brokers.options import check_adding, refuse_unknown_options
 from tenure.brokers.pipe import Pipe
 from tenure.brokers.pool import Pool
-from tenure.brokers.repeating import RESEND_LIMIT, Counts
+from tenure.brokers.repeating import Counts
 from tenure.brokers.results import ServerResults
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
-from tenure.message import Message, check_name
+from tenure.message import Message
+from tenure.names import checked
 from tenure.wire import encode
 from tenure.wire.commands import DEFAULT_PORT, MAX_BATCH_LINES, MAX_BODY, MAX_LINE, Role
 from tenure.wire.words import quote
@@ -60,10 +60,7 @@ class ServerBroker:
         clock: Clock | None = None,
         roll: Callable[[], float] = random.random,
     ) -> None:
-        if not 0 < add_timeout <= RESEND_LIMIT:
-            raise ConfigError(f"add_timeout={add_timeout!r} is not possible: give seconds above 0 and at most 300")
-        if pool_size < 1:
-            raise ConfigError(f"pool_size={pool_size!r} is not possible: give 1 or more")
+        check_adding(add_timeout, pool_size)
         self.address = address
         self.add_timeout = add_timeout
         self.read_limit = read_limit
@@ -116,10 +113,7 @@ class ServerBroker:
 
         Raises ConfigError for queues that cannot be asked for.
         """
-        try:
-            size = sum(len(quote(check_name("queue", queue))) + 1 for queue in queues)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        size = sum(len(quote(checked("queue", queue))) + 1 for queue in queues)
         if not 0 < size < MAX_LINE - _TAKE_NUMBERS:
             raise ConfigError(
                 f"{len(queues)} queues, whose names have {size} bytes, do not make a line: name some, or fewer"
@@ -187,12 +181,7 @@ class ServerBroker:
 
 def from_url(url: str, **settings: Any) -> ServerBroker:
     """Return the broker for `tenure://HOST[:PORT]` or `tenure+unix:///PATH`; raises ConfigError."""
-    known = [name for name in signature(ServerBroker).parameters if name != "address"]
-    for name in settings:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise ConfigError(f"{name} is no setting of this broker.{hint} There are: {', '.join(known)}")
+    refuse_unknown_options(url, ServerBroker, settings)
     return ServerBroker(address_of(url), **settings)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from inspect import signature
 from typing import Any
 
 from tenure.broker import Added, Capabilities, ProducerCounts
 from tenure.brokers.bounded import CONNECT_LIMIT, READ_LIMIT
 from tenure.brokers.forks import tell_of_forks
+from tenure.brokers.options import check_adding, refuse_unknown_options
 from tenure.brokers.pool import Pool
 from tenure.brokers.redis.adding import MAX_CALL, AddCall, add_one
 from tenure.brokers.redis.address import Address, parse
@@ -25,10 +24,11 @@ from tenure.brokers.redis.results import RedisResults
 from tenure.brokers.redis.settling import Retention
 from tenure.brokers.redis.waking import ByChannel, ByToken
 from tenure.brokers.redis.whereabouts import Whereabouts
-from tenure.brokers.repeating import RESEND_LIMIT, Counts
+from tenure.brokers.repeating import Counts
 from tenure.clock import Clock, SystemClock
 from tenure.errors import ConfigError
-from tenure.message import Message, check_name
+from tenure.message import Message
+from tenure.names import checked
 from tenure.retry import reconnect_delay
 from tenure.wire.commands import MAX_BODY
 
@@ -58,10 +58,7 @@ class RedisBroker:
         clock: Clock | None = None,
         roll: Callable[[], float] = random.random,
     ) -> None:
-        if not 0 < add_timeout <= RESEND_LIMIT:
-            raise ConfigError(f"add_timeout={add_timeout!r} is not possible: give seconds above 0 and at most 300")
-        if pool_size < 1:
-            raise ConfigError(f"pool_size={pool_size!r} is not possible: give 1 or more")
+        check_adding(add_timeout, pool_size)
         self.address = address
         self.add_timeout = add_timeout
         self.read_limit = read_limit
@@ -117,11 +114,8 @@ class RedisBroker:
 
         Raises ConfigError for queues that cannot be asked for.
         """
-        try:
-            for queue in queues:
-                check_name("queue", queue)
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        for queue in queues:
+            checked("queue", queue)
         if not queues:
             raise ConfigError("name one queue at least")
         taking = self._line()
@@ -176,10 +170,5 @@ def from_url(url: str, **settings: Any) -> RedisBroker:
 
     Raises ConfigError.
     """
-    known = [name for name in signature(RedisBroker).parameters if name != "address"]
-    for name in settings:
-        if name not in known:
-            close = get_close_matches(name, known, 1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise ConfigError(f"{name} is no setting of this broker.{hint} There are: {', '.join(known)}")
+    refuse_unknown_options(url, RedisBroker, settings)
     return RedisBroker(parse(url), **settings)

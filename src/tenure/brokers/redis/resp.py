@@ -95,14 +95,6 @@ class RespSocket(Bounded):
         except BaseException as error:  # noqa: BLE001  what is not ours goes on as it is
             raise self._stopped(error) from None
 
-    def send(self, data: bytes, limit: float) -> None:
-        """Write a command whose reply comes among what `receive` returns; raises ConnectionError."""
-        self.used_at = started = boot()
-        try:
-            self._write(data, limit, started)
-        except OSError as error:
-            raise self._broken(error, limit) from None
-
     def _read(self, limit: float, started: float) -> Any:
         """Return the next reply; the parser may hold it, or a part of it, already."""
         reader = self._reader

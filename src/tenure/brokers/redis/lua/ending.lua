@@ -11,6 +11,16 @@ local function load(id)
   }
 end
 
+-- A job of the dead list; nil and the answer where it is none.
+local function load_dead(id)
+  local job = load(id)
+  if not job or job.state == 8 then return nil, 'unknown' end
+  if job.state ~= 5 then
+    return nil, 'already ' .. ({'scheduled', 'ready', 'running', 'done', 'dead', 'cancelled', 'purged'})[job.state]
+  end
+  return job
+end
+
 local function keep_until(keep)
   return whole(NOW + math.max(keep, FLOOR))
 end

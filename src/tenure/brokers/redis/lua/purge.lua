@@ -2,11 +2,8 @@
 -- `already STATE` or `unknown`.
 
 in_spite_of_full_memory()
-local job = load(ARGV[1])
-if not job or job.state == 8 then return 'unknown' end
-if job.state ~= 5 then
-  return 'already ' .. ({'scheduled', 'ready', 'running', 'done', 'dead', 'cancelled', 'purged'})[job.state]
-end
+local job, refused = load_dead(ARGV[1])
+if not job then return refused end
 if call('HGET', job.key, 'xp') then count('expired', -1) end
 call('ZREM', DEAD, job.id)
 call('HDEL', job.key, 'b', 'xp', 'er')

@@ -2,11 +2,8 @@
 -- {id of the job that holds its key}.
 
 in_spite_of_full_memory()
-local job = load(ARGV[1])
-if not job or job.state == 8 then return 'unknown' end
-if job.state ~= 5 then
-  return 'already ' .. ({'scheduled', 'ready', 'running', 'done', 'dead', 'cancelled', 'purged'})[job.state]
-end
+local job, refused = load_dead(ARGV[1])
+if not job then return refused end
 local o = options(job.m)
 local plain = cmsgpack.unpack(job.m:sub(2))
 local holder = key_holder(plain[1], o.key or job.id)
