@@ -501,7 +501,7 @@ def test_a_wrong_url_says_what_is_wrong(url: str, text: str) -> None:
 
 
 def test_a_wrong_setting_says_what_is_wrong() -> None:
-    with pytest.raises(ConfigError, match="Did you mean add_timeout"):
+    with pytest.raises(ConfigError, match="Did you mean 'add_timeout'"):
         connect("tenure://h", add_timout=3)
     for name, value in (("add_timeout", 0), ("add_timeout", 301), ("pool_size", 0)):
         with pytest.raises(ConfigError):

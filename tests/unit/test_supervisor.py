@@ -342,7 +342,8 @@ def test_restarts_wait_longer_and_forget_after_a_long_life() -> None:
 
 def test_options_survive_the_command_line() -> None:
     broker = "redis://:secret@localhost"
-    options = ChildOptions("a:b", broker, 8, 100, ("x", "ü z"), "n", "0" * 32, 25.0, None, "info", 1, 2, 3, 4)
+    worker = WorkerOptions("a:b", broker, queues=("x", "ü z"), name="n", max_memory=5, isolate=True)
+    options = ChildOptions(worker, "0" * 32, 1, 2, 3, 4, 5.5)
     environment = options.to_environment({"PATH": "/bin"})
     assert "secret" not in options.to_json(), "others may read what a process was started with"
     assert ChildOptions.read(options.to_json(), environment) == options

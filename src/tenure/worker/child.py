@@ -49,13 +49,14 @@ def _work(options: ChildOptions, commands: Commands) -> int:
 
     from tenure.worker import logs
 
-    logs.configure(options.log_level, options.log_format)
+    worker = options.worker
+    logs.configure(worker.log_level, worker.log_format)
     try:
         process = ChildProcess(options)
         process.prepare()
-        logs.restore(options.log_level, options.log_format)
+        logs.restore(worker.log_level, worker.log_format)
     except BaseException as error:  # noqa: BLE001  (the app's modules and hooks may raise anything)
-        report(options.reports_fd, failed=_why(error, options.app))
+        report(options.reports_fd, failed=_why(error, worker.app))
         return 1
     process.run(commands)
     return 0
@@ -74,15 +75,17 @@ class ChildProcess:
         from tenure.worker.worker import queue_warnings, require_queues
 
         self._options = options
+        worker = options.worker
+        assert worker.name is not None  # the supervisor has seen to it
         self._clock = SystemClock()
         look_here()
-        app = load_app(options.app)
-        queues = require_queues(app, options.queues)
-        if options.broker is not None:
-            app.use_broker(options.broker)
+        app = load_app(worker.app)
+        queues = require_queues(app, worker.queues)
+        if worker.broker is not None:
+            app.use_broker(worker.broker)
         url = app.broker_url
         self._broker = app.broker
-        self._limits = Limits(options.max_jobs, options.max_memory)
+        self._limits = Limits(worker.max_jobs, worker.max_memory)
         if self._broker.capabilities.one_process:
             raise ConfigError(
                 f"{url} holds jobs of its own process only, and this would be another one: run the worker in the "
@@ -95,19 +98,19 @@ class ChildProcess:
             self._clock,
             queues=queues,
             session=options.session,
-            name=options.name,
-            threads=options.threads,
-            async_slots=options.async_slots,
-            grace=options.grace,
+            name=worker.name,
+            threads=worker.threads,
+            async_slots=worker.async_slots,
+            grace=worker.grace,
             visibility_timeout=(
-                app.settings.visibility_timeout if options.visibility_timeout is None else options.visibility_timeout
+                app.settings.visibility_timeout if worker.visibility_timeout is None else worker.visibility_timeout
             ),
-            isolate=options.isolate,
+            isolate=worker.isolate,
             limits=self._limits,
             worn=lambda why: report(options.reports_fd, worn=why),
             started_at=options.started_at,
         )
-        self._warnings = queue_warnings(app, queues, options.isolate)
+        self._warnings = queue_warnings(app, queues, worker.isolate)
         self._ready = {"broker": url, "queues": queues, "tasks": sorted(app.tasks)}
 
     def prepare(self) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from tenure.worker.keeper import Watched
@@ -58,25 +59,13 @@ class Handle:
         self.deaf = False
         """Its end of the pipe for reports is closed: nothing more will come."""
         child = ChildOptions(
-            app=options.app,
-            broker=broker,
-            threads=slots[0],
-            async_slots=slots[1],
-            queues=options.queues,
-            name=name,
+            replace(options, broker=broker, name=name, threads=slots[0], async_slots=slots[1]),
             session=self.session,
-            grace=options.grace,
-            visibility_timeout=options.visibility_timeout,
-            log_level=options.log_level,
-            log_format=options.log_format,
             parent=os.getpid(),
             table_fd=self.table.fd,
             commands_fd=commands_out,
             reports_fd=reports_in,
             started_at=started_at,
-            max_jobs=options.max_jobs,
-            max_memory=options.max_memory,
-            isolate=options.isolate,
         )
         try:
             self._process = _spawn(child)

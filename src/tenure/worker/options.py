@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 DEFAULT_THREADS = 8
 DEFAULT_ASYNC_SLOTS = 100
@@ -70,37 +70,27 @@ class ChildOptions:
     `started_at` is by the boot clock.
     """
 
-    app: str
-    broker: str | None
-    threads: int
-    async_slots: int
-    queues: tuple[str, ...] | None
-    name: str
+    worker: WorkerOptions
     session: str
-    grace: float
-    visibility_timeout: float | None
-    log_level: str
     parent: int
     table_fd: int
     commands_fd: int
     reports_fd: int
     started_at: float = 0.0
-    max_jobs: int | None = None
-    max_memory: int | None = None
-    log_format: str = "text"
-    isolate: bool = False
 
     def to_json(self) -> str:
         """Return the options as one argument of a command line, which everybody may read: so without the broker."""
-        return json.dumps(asdict(self) | {"broker": None})
+        return json.dumps(asdict(replace(self, worker=replace(self.worker, broker=None))))
 
     def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the environment with what is to go with `to_json`, the broker, whose URL may have a password in it."""
-        return {**environment, **({} if self.broker is None else {BROKER: self.broker})}
+        broker = self.worker.broker
+        return {**environment, **({} if broker is None else {BROKER: broker})}
 
     @classmethod
     def read(cls, text: str, environment: MutableMapping[str, str]) -> ChildOptions:
         """Read what `to_json` and `to_environment` wrote; programs that tasks start do not inherit it."""
-        fields = json.loads(text) | {"broker": environment.pop(BROKER, None)}
-        queues = fields.pop("queues")
-        return cls(queues=None if queues is None else tuple(queues), **fields)
+        fields = json.loads(text)
+        worker = fields.pop("worker") | {"broker": environment.pop(BROKER, None)}
+        queues = worker.pop("queues")
+        return cls(WorkerOptions(queues=None if queues is None else tuple(queues), **worker), **fields)
