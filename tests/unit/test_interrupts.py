@@ -253,11 +253,14 @@ def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     watcher = Interrupts(SystemClock())
+    begun: list[None] = []
     ended: Counter[tuple[str, bool]] = Counter()
 
     def slot() -> None:
         dice = random.Random(seed)
-        for _ in range(10_000):
+        # How many are hit is the scheduler's choice: it goes on until there are enough of them to tell something.
+        while len(begun) < 10_000 or (ended["LeaseLost", True] <= 10 and len(begun) < 200_000):
+            begun.append(None)
             run = ThreadRun(watcher, Until(lambda: None))
             try:
                 end = dice.choice(_ENDS)(run, dice.choice((0, 10, 300, 1500)))
@@ -266,7 +269,7 @@ def test_thousands_at_random_moments_reach_their_function_or_nobody() -> None:
             ended[end, run.interrupted is LeaseLost] += 1
 
     _run_beside(watcher, slot)
-    assert sum(ended.values()) == 10_000
+    assert ended.total() == len(begun) >= 10_000
     assert ended["LeaseLost", True] > 10
     assert ended["returned", False] > 100
     assert watcher.turn() == inf
