@@ -15,27 +15,22 @@ from tenure.engine.engine import Engine
 from tenure.engine.store import DbError
 from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd, Limits
-from tenure.server.parking import Parking
 from tenure.server.reports import Reports, as_json, recount
-from tenure.server.session import Arrived, Connection, Parked, ParkedWait, Settles, together
+from tenure.server.session import Arrived, Connection, Settles, together
 from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
 from tenure.server.verbs import Verb, Verbs
+from tenure.server.waits import WaitingLines
 from tenure.wire import encode
 from tenure.wire.commands import (
-    MAX_WAIT,
-    OVER,
     Add,
     Bad,
     Browse,
-    Bye,
     Command,
     Extend,
     Hello,
     Report,
     Show,
-    Take,
-    Untake,
     Wait,
 )
 
@@ -64,16 +59,13 @@ class Hub:
 
     def __init__(self, engine: Engine, *, answers: Answers, mono: float, limits: Limits | None = None) -> None:
         self._engine = engine
-        self._answers = answers
         self._crowd = Crowd(limits or Limits(), engine.sessions(), mono)
-        self._parking = Parking()
-        engine.watch(self._parking.jobs)
-        self._reports = Reports(engine, self._parking)
         self.behind: dict[Connection, None] = {}
         """Whose lines have been read and not carried out yet."""
         self._replies: list[tuple[Connection, bytes]] = []
-        # What the transaction under way has changed here, so that it can be taken back with it.
-        self._parkings: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
+        self._waiting = WaitingLines(engine, answers, self._crowd, self._replies)
+        self._parking = self._waiting.parking
+        self._reports = Reports(engine, self._parking)
         self._failing = False  # the last transaction was undone
         self._refused = 0  # transactions in a row that the store did not take
         self._rest_until = mono
@@ -90,10 +82,7 @@ class Hub:
         self._next_sweep = self._next_expiry = mono
         self._apply_one: dict[type, Verb] = {
             **Verbs(engine, answers, self._crowd, self._reports).table,
-            Take: self._take,
-            Wait: self._wait,
-            Bye: self._bye,
-            Untake: self._untake,
+            **self._waiting.table,
             Report: self._report,
         }
 
@@ -180,7 +169,7 @@ class Hub:
     def _attempt(self, inbox: list[Arrived], wall: int, mono: float, *, time: bool = True) -> bool:
         """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
         replies, questions = len(self._replies), len(self._questions)
-        self._parkings.clear()
+        self._waiting.begin()
         try:
             if self._unsound:
                 self._roll_back(mono)
@@ -188,7 +177,7 @@ class Hub:
                 self._apply(connection, command, arrived, wall, mono)
             if time:
                 self._pass_time(wall, mono)
-            self._serve_parked(wall, mono)
+            self._waiting.serve(wall, mono)
             if self._engine.commit():
                 self._refused = 0
         except Exception as error:  # noqa: BLE001  (told in the log, with its traceback where it is a fault of ours)
@@ -208,8 +197,7 @@ class Hub:
         for asking in self._questions[questions:]:
             asking.busy = False
         del self._questions[questions:]
-        for parked, line in reversed(self._parkings):
-            (self._parking.remove if parked else self._parking.restore)(line)
+        self._waiting.undo()
         try:
             self._roll_back(mono)
         except DbError:
@@ -232,19 +220,19 @@ class Hub:
         self._questions.clear()
 
     def _deliver(self) -> list[Connection]:
-        replies, self._replies = self._replies, []
         touched: dict[Connection, None] = {}
-        for connection, answer in replies:
+        for connection, answer in self._replies:
             if not connection.gone:
                 connection.out.append(answer)
                 touched[connection] = None
+        self._replies.clear()
         return list(touched)
 
     def _apply(
         self, connection: Connection, command: Command | Settles, arrived: float, wall: int, mono: float
     ) -> None:
         if connection.parked is not None:
-            self._answer_parked(connection.parked, wall, mono, final=True)
+            self._waiting.answer(connection.parked, wall, mono, final=True)
         if connection.hello is None and type(command) not in (Hello, Bad):
             lines = len(command.lines) if type(command) is Settles else 1
             self._replies.append((connection, _HELLO_FIRST * lines))
@@ -261,10 +249,7 @@ class Hub:
         end = self._engine.next_lease_end()
         if end is not None and end <= mono:
             self._run_out_before = mono
-        deadline = self._parking.next_deadline()
-        if deadline is not None and deadline <= mono:
-            for parked in self._parking.over(mono):
-                self._answer_parked(parked, wall, mono, final=True)
+        self._waiting.end_those_over(wall, mono)
         if self._engine.late or mono >= self._next_expiry:
             self._next_expiry = mono + EXPIRE_PERIOD  # as below
             self._engine.expire(wall)
@@ -273,18 +258,6 @@ class Hub:
             self._engine.sweep(wall, mono)
             if self._engine.sweeping:
                 self._next_sweep = mono + SWEEP_PAUSE
-
-    def _serve_parked(self, wall: int, mono: float) -> None:
-        if self._parking:  # else what has become ready is found by the next take itself
-            for queue in self._engine.woken():
-                for parked in self._parking.waiting(queue):
-                    if not self._engine.has_ready(queue):
-                        break
-                    self._answer_parked(parked, wall, mono, final=False)
-        ended = self._engine.ended()
-        if ended:
-            for waiting in self._parking.met(ended):
-                self._answer_parked(waiting, wall, mono, final=False)
 
     def _check_connections(self, mono: float) -> None:
         for connection, why in self._crowd.overdue(mono):
@@ -329,100 +302,8 @@ class Hub:
     def drain(self, wall: int, mono: float) -> list[Connection]:
         """Answer every parked take, empty, and every wait with what is known now, before the server ends."""
         touched = self.turn(wall, mono)
-        for waiting in self._parking.waits():
-            self._answer_parked(waiting, wall, mono, final=True)
-        for parked in self._parking:
-            self._parking.remove(parked)
-            self._replies.append((parked.connection, encode.jobs([])))
+        self._waiting.end_all(wall, mono)
         return list(dict.fromkeys(touched + self._deliver()))
-
-    # -- takes ----------------------------------------------------------------------------------------------------
-
-    def _take(self, connection: Connection, t: Take, arrived: float, wall: int, mono: float) -> bytes | None:
-        hello = connection.hello
-        assert hello is not None  # checked in _apply
-        if connection.gone:
-            return None  # nobody would read the answer; the repeat on a new connection is answered
-        older = self._parking.of_session(hello.session)
-        if older is not None and t.number >= older.take.number:
-            self._unpark(older)
-            self._replies.append((older.connection, encode.err("stale", "a newer copy of this take came")))
-        elif older is not None:
-            return encode.err("stale", "a later take of this session is waiting")
-        answer = self._engine.take(
-            hello.session, hello.name, t, arrived=arrived, wall=wall, mono=mono, final=t.wait == 0
-        )
-        if answer is None:
-            parked = Parked(connection, t, arrived, arrived + min(t.wait, MAX_WAIT) / 1000)
-            self._parking.add(parked)
-            self._parkings.append((True, parked))
-            return None
-        return self._take_answer(answer)
-
-    def _answer_parked(self, parked: Parked | ParkedWait, wall: int, mono: float, *, final: bool) -> None:
-        if isinstance(parked, ParkedWait):
-            packed = self._states(parked.wait, wall, final)
-        else:
-            packed = self._taken(parked, wall, mono, final)
-        if packed is not None:
-            self._unpark(parked)
-            parked.connection.last_line = mono  # it was not idle while it waited
-            self._replies.append((parked.connection, packed))
-
-    def _taken(self, parked: Parked, wall: int, mono: float, final: bool) -> bytes | None:
-        hello = parked.connection.hello
-        assert hello is not None  # it could not have parked
-        answer = self._engine.take(
-            hello.session, hello.name, parked.take, arrived=parked.arrived, wall=wall, mono=mono, final=final
-        )
-        return None if answer is None else self._take_answer(answer)
-
-    def _unpark(self, parked: Parked | ParkedWait) -> None:
-        self._parking.remove(parked)
-        self._parkings.append((False, parked))
-
-    def _take_answer(self, answer: Any) -> bytes:
-        if answer == "closed":
-            return encode.err("closed", "this session has said bye")
-        if answer == "stale":
-            return encode.err("stale", "a later take of this session was answered")
-        return encode.jobs(answer)
-
-    # -- waits ----------------------------------------------------------------------------------------------------
-
-    def _wait(self, connection: Connection, w: Wait, arrived: float, wall: int, mono: float) -> bytes | None:
-        packed = self._states(w, wall, w.wait == 0)
-        if packed is None and not connection.gone:
-            parked = ParkedWait(
-                connection, w, self._engine.jobs_of(w.ids), arrived, arrived + min(w.wait, MAX_WAIT) / 1000
-            )
-            self._parking.add(parked)
-            self._parkings.append((True, parked))
-        return packed
-
-    def _states(self, w: Wait, wall: int, final: bool) -> bytes | None:
-        """The answer to a wait; None while none of its jobs is over, unless it is `final`."""
-        states = self._engine.states(w.ids, wall)
-        return encode.states(states) if final or any(line.state in OVER for line in states) else None
-
-    # -- lines that end a wait, or are answered later ---------------------------------------------------------------
-
-    def _bye(self, connection: Connection, b: Bye, arrived: float, wall: int, mono: float) -> bytes:
-        parked = self._parking.of_session(b.session)
-        if parked is not None:
-            self._unpark(parked)
-            self._replies.append((parked.connection, encode.err("closed", "this session has said bye")))
-        self._crowd.spoken_for(b.session, mono)
-        return self._answers.bye(self._engine.bye(b, wall))
-
-    def _untake(self, connection: Connection, u: Untake, arrived: float, wall: int, mono: float) -> bytes:
-        parked = self._parking.of_session(u.session)
-        if parked is not None and parked.take.number <= u.number:
-            self._unpark(parked)
-            self._replies.append((parked.connection, encode.jobs([])))
-        self._crowd.spoken_for(u.session, mono)
-        self._engine.untake(u, wall)
-        return b"ok\n"
 
     def _report(self, connection: Connection, r: Report, arrived: float, wall: int, mono: float) -> bytes | None:
         if r.what == "record":

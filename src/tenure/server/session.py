@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from tenure.wire.commands import (
     IDLE_TIMEOUT,
@@ -42,8 +42,8 @@ def together(inbox: Sequence[Arrived]) -> Iterator[tuple[Connection, Command | S
         if whose is None:
             yield from lines
         else:
-            settles = list(lines)
-            yield whose, Settles([settle for _, settle, _ in settles]), settles[0][2]  # type: ignore[misc]  # as grouped
+            _, settles, arrived = zip(*lines, strict=True)
+            yield whose, Settles(cast("Sequence[Settle]", settles)), arrived[0]
 
 
 def _settling(line: Arrived) -> Connection | None:
