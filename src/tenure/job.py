@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from math import isinf, isnan
@@ -93,7 +94,8 @@ class Job(Generic[R_co]):
         """Do what `result` does, without ever blocking the event loop."""
         self._check_kept()
         seconds = _seconds(timeout)
-        early = await self._early_in_loop(seconds) if self._to_look() else None
+        here = copy_context()
+        early = await in_a_thread(lambda: here.run(self._early, seconds)) if self._to_look() else None
         if early is not None:
             return self._value(early, seconds)
         return self._value((await wait_in_loop(self._store(), [self.id], seconds))[0], seconds)
@@ -135,10 +137,9 @@ class Job(Generic[R_co]):
             )
 
     def _early(self, timeout: float | None) -> JobState | None:
-        """Look before a wait that could be for ever; the state, if the job has ended, None where one may wait."""
-        if not self._to_look():
-            return None
-        return self._ended(self._store().states([self.id])[0], timeout)
+        """Look before a wait that could be for ever: see the function of this name."""
+        states = _early([self], timeout) if self._to_look() else None
+        return None if states is None else states[0]
 
     def _to_look(self) -> bool:
         """Whether a wait here has to be preceded by a look at the job."""
@@ -148,22 +149,11 @@ class Job(Generic[R_co]):
         """Whether the job is in the queue of this handle; the first job of a key, or a bare id, may be elsewhere."""
         return self.created and bool(self.queue)
 
-    async def _early_in_loop(self, seconds: float | None) -> JobState | None:
-        store = self._store()
-        return self._ended((await in_a_thread(lambda: store.states([self.id])))[0], seconds)
-
-    def _ended(self, state: JobState, timeout: float | None) -> JobState | None:
-        """The state, if nothing is to be waited for; None where one may wait; raises WouldDeadlock."""
-        if state.state in OVER or timeout == 0:
-            return state
-        if not would_deadlock(self.task or None, state.queue or self.queue or None):
-            return None
-        raise WouldDeadlock(
-            f"job {self.id} would be waited for inside of a job, and no slot of this worker is free to take it: that "
-            "could be for ever. Return and let it add a further job when it is done, or run it on a queue of other "
-            "workers, or give this worker more slots",
-            self.id,
-        )
+    def _is_stuck(self, state: JobState) -> bool:
+        """Whether the job has not begun, and no slot of the worker that this runs in could take it."""
+        if state.state in OVER or state.state == "running":
+            return False
+        return would_deadlock(self.task or None, state.queue or self.queue or None)
 
     def _store(self) -> ResultStore:
         store = self._owner().broker.results()
@@ -213,12 +203,30 @@ def _states(waiting: dict[str, list[Job[T]]], first: Job[T], left: float | None)
     store = first._store()
     if left == 0 or not any(same[0]._to_look() for same in waiting.values()):
         return wait_for(store, list(waiting), left)
-    states = store.states(list(waiting))
-    if any(state.state in OVER for state in states):
-        return states
-    for state in states:
-        waiting[state.id][0]._ended(state, left)
-    return wait_for(store, list(waiting), left)
+    early = _early([same[0] for same in waiting.values()], left)
+    return wait_for(store, list(waiting), left) if early is None else early
+
+
+def _early(jobs: Sequence[Job[Any]], timeout: float | None) -> list[JobState] | None:
+    """Look at jobs before a wait that could be for ever.
+
+    Returns the state of each, if nothing is to be waited for, and None where one may wait; raises WouldDeadlock.
+    """
+    store = jobs[0]._store()
+    stuck: list[Job[Any]] = []
+    for _ in range(2):  # what was taken between the look and the count of the slots is what fills the last of them
+        states = store.states([job.id for job in jobs])
+        if timeout == 0 or any(state.state in OVER for state in states):
+            return states
+        stuck = [job for job, state in zip(jobs, states, strict=True) if job._is_stuck(state)]
+        if not stuck:
+            return None
+    raise WouldDeadlock(
+        f"job {stuck[0].id} would be waited for inside of a job, and no slot of this worker is free to take it: that "
+        "could be for ever. Return and let it add a further job when it is done, or run it on a queue of other "
+        "workers, or give this worker more slots",
+        stuck[0].id,
+    )
 
 
 def _known(state: JobState) -> State:

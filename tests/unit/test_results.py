@@ -237,14 +237,38 @@ def test_waiting_inside_of_a_job_without_a_free_slot(
         return True
 
     monkeypatch.setattr(job_module, "would_deadlock", would_deadlock)
+    store.known[job.id] = JobState(job.id, "ready")
     for call in (job.result, job.wait, lambda: list(as_completed([job])), lambda: asyncio.run(job.aresult())):
         with pytest.raises(WouldDeadlock, match="no slot of this worker is free to take it"):
             call()
     assert set(asked) == {(job.task, job.queue)}
-    assert job.wait(0) == "running"
+    assert job.wait(0) == "ready"
     store.known[job.id] = JobState(job.id, "done", 1, result=pack_value(4))
     assert (job.result(), job.wait(), list(as_completed([job])), asyncio.run(job.aresult())) == (4, "done", [job], 4)
     assert store.waits == []
+
+
+def test_a_job_that_was_taken_meanwhile_is_what_fills_the_last_slot(
+    job: Job[int], store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was ready when it was looked at, and runs by the time that the slots are counted."""
+
+    def would_deadlock(task: str | None, queue: str | None) -> bool:
+        looks.append(store.known[job.id].state)
+        if len(looks) == 2:
+            store.known[job.id] = JobState(job.id, "running")
+        return True
+
+    monkeypatch.setattr(job_module, "would_deadlock", would_deadlock)
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: job.result(0.01), lambda: list(as_completed([job], 0.01)), lambda: asyncio.run(job.aresult(0.01)),
+    )  # fmt: skip
+    for call in calls:
+        looks: list[str] = []
+        store.known[job.id] = JobState(job.id, "ready")
+        with pytest.raises(ResultTimeout):
+            call()
+        assert looks[:2] == ["ready", "ready"]
 
 
 def test_what_counts_inside_of_a_job_is_the_queue_in_which_the_job_really_is(
