@@ -406,6 +406,8 @@ def _places(name: str) -> Iterator[str]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
+    if issubclass(kind, tuple):
+        return dict(kind._field_defaults)
     return {one.name: one.default for one in dataclasses.fields(kind)}
 
 

@@ -103,7 +103,7 @@ class Hooks:
         """Put the function below around each adding of jobs, in the process that adds: `@app.publish_middleware`.
 
         It is given the messages of the call (`delay()` has one) and `call_next`, which takes as many, perhaps changed
-        (`message.with_headers(...)`, `dataclasses.replace`), and returns the broker's answers; it returns those.  The
+        (`message.with_headers(...)`, `message._replace(...)`), and returns the broker's answers; it returns those.  The
         first one registered is the outermost.  What it raises comes out of the call.  A plain function: for
         `adelay()` it runs in a thread, within a copy of the caller's context.  Raises ConfigError.
         """

@@ -1,13 +1,15 @@
 """The frozen data that travels between callers, brokers and workers.
 
-A `Message` is a job's wire form, a `Delivery` is one hand-out of it to a worker, a `Settlement` says how that
-hand-out ended.  Nothing here touches a socket, a clock or a store.
+A `Message` is a job's wire form, a `Delivery` is one hand-out of it to a worker, a `Settlement` says how that hand-out
+ended.  Each job makes one of each, so they are named tuples, which are made in a fifth of a frozen dataclass's time.
+Nothing here touches a socket, a clock or a store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 VERSION = 1
@@ -30,6 +32,8 @@ CARRIED = "carry"
 
 OWN_HEADERS = frozenset({DEFLATED, CARRIED})
 
+NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
+
 
 class When(NamedTuple):
     """A moment for `run_at` and `expires`: seconds since the epoch, or seconds from when the broker stores the job.
@@ -42,8 +46,7 @@ class When(NamedTuple):
     relative: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One call of a task, as every broker stores it.
 
     `id` is 32 hexadecimal digits (UUID version 7, so it sorts by time).  `key` is the explicit idempotency key or
@@ -66,7 +69,7 @@ class Message:
     visibility_timeout: float | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
     max_losses: int = DEFAULT_MAX_LOSSES
-    headers: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, Any] = NO_HEADERS
     version: int = VERSION
 
     def with_headers(self, **more: Any) -> Message:
@@ -76,7 +79,7 @@ class Message:
         """
         if not OWN_HEADERS.isdisjoint(more):
             raise ValueError(f"headers named {' and '.join(sorted(OWN_HEADERS))} are Tenure's own; take another name")
-        return replace(self, headers={**self.headers, **more})
+        return self._replace(headers={**self.headers, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +98,7 @@ class Raw:
     version: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """One hand-out of a job to this worker.
 
     `receipt` names the hand-out (job id, a colon, hand-out number).  `fence` is that number, which only grows for
@@ -118,8 +120,7 @@ class Delivery:
 Verb = Literal["done", "retry", "release", "dead", "cancel"]
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """How a hand-out ended, as the worker sees it; all of it is one transaction of the broker.
 
     `delay` is seconds, rolled once (a repeat sends the same bytes).  `error` is a packed failure, `result` the

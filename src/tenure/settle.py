@@ -284,7 +284,7 @@ def _unrun(outcome: UnknownTask | Newer | Broken, delivery: Delivery) -> Settlem
         case Newer(version):
             return _release(delivery, f"the message is of version {version}, newer than this worker reads")
         case Broken(why):
-            return replace(_dead(delivery, why, Failure(BROKEN, why)), ran=False)
+            return _dead(delivery, why, Failure(BROKEN, why))._replace(ran=False)
 
 
 def _again(failure: Failure, why: str, delay: float, delivery: Delivery, policy: Policy) -> Settlement:

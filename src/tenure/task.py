@@ -8,7 +8,6 @@ import inspect
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 from zlib import crc32
 
@@ -32,7 +31,7 @@ from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
 from tenure.leaves import NO_ENUMS
-from tenure.message import DEFAULT_QUEUE, Message
+from tenure.message import DEFAULT_QUEUE, NO_HEADERS, Message
 from tenure.names import checked, shown
 from tenure.recipes import recipes_of
 from tenure.retry import Backoff
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -39,13 +38,13 @@ Rule = Callable[..., Any]
 
 
 def forgets_ids(right: Rule, broker: object, messages: Sequence[Message]) -> list[Added]:
-    answers: list[Added] = right(broker, [replace(one, id=new_id()) for one in messages])
+    answers: list[Added] = right(broker, [one._replace(id=new_id()) for one in messages])
     return [answer._replace(id=one.id) for one, answer in zip(messages, answers, strict=True)]
 
 
 def drops(**fields: Any) -> Rule:
     def add(right: Rule, broker: object, messages: Sequence[Message]) -> list[Added]:
-        answers: list[Added] = right(broker, [replace(one, **fields) for one in messages])
+        answers: list[Added] = right(broker, [one._replace(**fields) for one in messages])
         return answers
 
     return add
@@ -56,7 +55,7 @@ def accepts_late(right: Rule, consumer: object, settlements: Sequence[Settlement
 
 
 def forgets_followers(right: Rule, consumer: object, settlements: Sequence[Settlement]) -> list[Settled]:
-    answers: list[Settled] = right(consumer, [replace(one, then=()) for one in settlements])
+    answers: list[Settled] = right(consumer, [one._replace(then=()) for one in settlements])
     return answers
 
 
@@ -142,11 +141,11 @@ TOYS = {
         "many_workers_share_the_jobs_and_none_comes_twice",
     ),
     "counts no losses": Toy(
-        ServerConsumer, "take", each(lambda one: (replace(one, losses=0),)), LeavingContract,
+        ServerConsumer, "take", each(lambda one: (one._replace(losses=0),)), LeavingContract,
         "a_bye_for_a_dead_process_counts_a_loss",
     ),
     "counts no attempts": Toy(
-        ServerConsumer, "take", each(lambda one: (replace(one, attempt=1),)), AgainContract,
+        ServerConsumer, "take", each(lambda one: (one._replace(attempt=1),)), AgainContract,
         "out_of_attempts_a_retry_makes_the_job_dead",
     ),
     "is a stack": Toy(

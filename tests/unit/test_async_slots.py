@@ -6,7 +6,6 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -194,7 +193,7 @@ def test_an_error_around_a_coroutine_is_a_failed_attempt(rig: Rig, caplog: pytes
 
 def test_lost_coroutines_run_apart_too(rig: Rig) -> None:
     settle_at_every_wait(rig.clock, rig.table, rig.out)
-    rig.deliver(*(replace(web("quick", job), losses=4) for job in range(2)))
+    rig.deliver(*(web("quick", job)._replace(losses=4) for job in range(2)))
     assert [one.settlement.kind for one in rig.settled(2)] == ["release", "done"]
 
 
@@ -254,7 +253,7 @@ def test_one_that_the_leaving_worker_cancels_before_its_first_step_is_given_back
 
 
 def test_one_that_was_cancelled_before_its_first_step_and_too_late_is_only_dropped(rig: Rig) -> None:
-    late = replace(web("quick", 2), deadline=rig.clock.now)
+    late = web("quick", 2)._replace(deadline=rig.clock.now)
     rig.deliver(web("cancels_all", 1), late)
     rig.settled()
     rig.loop.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -43,7 +43,7 @@ class Rig:
 
 def dead(item: Delivery, **fields: Any) -> Settlement:
     settlement = Settlement(item.receipt, "dead", reason="gave up", error=pack_failure(FAILURE))
-    return replace(settlement, **fields)
+    return settlement._replace(**fields)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def rig() -> Iterator[Rig]:
 def test_a_hook_is_told_of_the_job_and_its_last_error(rig: Rig) -> None:
     rig.app.task(name="shop.charge", on_dead=rig.note)(rig.charge)
     item = delivery(3, 7, message=message(job=3, args=(42,), key="k", queue="billing"), attempt=4)
-    rig.put(replace(item, losses=2))
+    rig.put(item._replace(losses=2))
     rig.hooks.close(WAIT)
     job = DeadJob(
         id=item.message.id, key="k", task="shop.charge", queue="billing", attempt=4, losses=2, fence=7,
@@ -135,7 +135,7 @@ class Settling:
             place = self.table.hold(item.receipt, 1030.0, 30.0)
             assert place is not None
             self.table.settling(place, kind)
-            settlement = replace(dead(item), kind=kind)
+            settlement = dead(item)._replace(kind=kind)
             self.settler.put(Finished(place, settlement, "shop.charge", 1, 0.5, item))
         self.settler.stop()
         self.settler.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -126,7 +125,7 @@ def test_it_is_told_as_a_retry_by_the_backoff_whatever_the_task_says_of_exceptio
 
 
 def test_a_job_does_not_die_of_it() -> None:
-    item = replace(delivery(), attempt=3)
+    item = delivery()._replace(attempt=3)
     settlement = decide(outcome_of(LeaseLost(), Policy(3)), item, Policy(3), 0.0, 1.0)
     assert (settlement.kind, settlement.delay) == ("release", 4.0)
 

@@ -6,7 +6,6 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
@@ -43,7 +42,7 @@ def broker(clock: HandClock) -> Iterator[MemoryBroker]:
 def job(number: int = 0, **fields: Any) -> Message:
     fields.setdefault("fingerprint", bytes(16))
     made = message(job=number, **fields)
-    return replace(made, checksum=crc32(made.args))
+    return made._replace(checksum=crc32(made.args))
 
 
 def consumer_of(broker: MemoryBroker, session: str = SESSION, vt: float = 30.0) -> ServerConsumer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
@@ -96,7 +95,7 @@ def test_an_earlier_attempt_is_told_with_its_own_number(lab: Lab) -> None:
 
 def test_a_dead_job_comes_with_its_arguments(lab: Lab) -> None:
     sent = message(args=(42,), timeout=3.0)
-    sent = replace(sent, checksum=crc32(sent.args))
+    sent = sent._replace(checksum=crc32(sent.args))
     body = encode_body(sent)
     worker = lab.connect(1)
     worker.write(f"add {hexid(1)} q t {'f' * 32} {len(body)} k=mine ml=1\n".encode() + body + b"\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,7 +68,7 @@ def test_the_first_one_registered_is_the_outermost(app: App, broker: FakeBroker)
 def test_the_handle_is_of_what_was_sent(app: App, broker: FakeBroker) -> None:
     @app.publish_middleware
     def moves(messages: Sequence[Message], call_next: PublishNext) -> Sequence[Added]:
-        return call_next([replace(message, queue="slow", key="k") for message in messages])
+        return call_next([message._replace(queue="slow", key="k") for message in messages])
 
     job = app.tasks["charge"].delay(1)
     assert (job.queue, job.key, job.id) == ("slow", "k", broker.last.id)
@@ -128,7 +127,7 @@ def test_an_unconfirmed_add_comes_through_it_and_can_be_sent_again(app: App, bro
     @app.publish_middleware
     def watches(messages: Sequence[Message], call_next: PublishNext) -> Sequence[Added]:
         try:
-            return call_next([replace(message, queue="slow") for message in messages])
+            return call_next([message._replace(queue="slow") for message in messages])
         except BrokerUnavailable as error:
             errors.append(error.id)
             raise

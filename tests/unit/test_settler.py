@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -162,7 +161,7 @@ def test_what_a_task_says_of_itself_is_logged(
     place = rig.table.hold(receipt(9), 1030.0, 30.0)
     assert place is not None
     rig.table.settling(place, settlement.kind)
-    rig.put(place, replace(settlement, receipt=receipt(9)))
+    rig.put(place, settlement._replace(receipt=receipt(9)))
     with caplog.at_level(logging.INFO, "tenure.worker"):
         rig.run()
     assert line in caplog.records[-1].getMessage()

@@ -10,7 +10,6 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,11 +134,11 @@ def test_a_return_is_done_with_its_packed_result(rig: Rig) -> None:
 
 
 def test_what_cannot_start_in_time_any_more_is_given_back_unrun(rig: Rig) -> None:
-    settlement = rig.run(replace(delivery(task="ok"), start_by=rig.clock.now)).settlement
+    settlement = rig.run(delivery(task="ok")._replace(start_by=rig.clock.now)).settlement
     assert (settlement.kind, settlement.reason) == ("release", "it could not start in time")
     assert settlement.delay > 0  # the server's clock may be behind: it is not to come again at once
     assert rig.table.counts().started == 0
-    assert rig.run(replace(delivery(1, task="ok"), start_by=rig.clock.now + 0.1)).settlement.kind == "done"
+    assert rig.run(delivery(1, task="ok")._replace(start_by=rig.clock.now + 0.1)).settlement.kind == "done"
 
 
 def test_all_that_a_revoked_take_brings_is_given_back_unrun() -> None:
@@ -256,7 +255,7 @@ def test_bytes_that_do_not_decode_are_dead_and_newer_ones_are_released(rig: Rig)
     newer = Raw(JOB, "default", "ok", b"\xff", "newer", version=9)
     assert rig.run(delivery(1, message=newer)).settlement.kind == "release"
     broken = message("ok", job=2)
-    spoilt = type(broken)(**{name: getattr(broken, name) for name in broken.__slots__} | {"args": b"\xc1"})
+    spoilt = broken._replace(args=b"\xc1")
     assert rig.run(delivery(2, message=spoilt)).settlement.kind == "dead"
 
 
@@ -345,23 +344,23 @@ def test_of_the_jobs_that_were_lost_before_one_runs_at_a_time() -> None:
     gate = threading.Event()
     seen["gate"] = gate.wait
     first, second, other = delivery(1, task="waits"), delivery(2, task="ok"), delivery(3, task="ok")
-    rig.slots.deliver([replace(first, losses=2)])
-    released = rig.run(replace(second, losses=2)).settlement
+    rig.slots.deliver([first._replace(losses=2)])
+    released = rig.run(second._replace(losses=2)).settlement
     assert (released.kind, released.receipt, released.delay) == ("release", second.receipt, 1.0)
-    assert rig.run(replace(other, losses=1)).settlement.kind == "done"
+    assert rig.run(other._replace(losses=1)).settlement.kind == "done"
     gate.set()
     assert rig.came.acquire(timeout=10)
     rig.slots.free()
     while rig.slots._suspects:
         rig.slots.free()
-    assert rig.run(replace(delivery(2, 2, task="ok"), losses=2)).settlement.kind == "done"
+    assert rig.run(delivery(2, 2, task="ok")._replace(losses=2)).settlement.kind == "done"
     rig.slots.stop()
 
 
 def test_a_suspect_starts_only_when_the_others_are_given_back() -> None:
     rig = Rig(3)
     answered = settle_at_every_wait(rig.clock, rig.table, rig.out)
-    rig.slots.deliver([replace(delivery(job, task="ok"), losses=4) for job in range(3)])
+    rig.slots.deliver([delivery(job, task="ok")._replace(losses=4) for job in range(3)])
     for _ in range(3):
         assert rig.came.acquire(timeout=10)
     assert [finished.settlement.kind for finished in rig.out] == ["release", "release", "done"]

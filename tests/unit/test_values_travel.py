@@ -7,7 +7,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -154,7 +154,7 @@ def test_a_changed_byte_is_dead_as_corrupt(app: App, worker: InlineWorker) -> No
     def take(value: str) -> None: ...
 
     message = take.message(("abc",), {}, NO_OPTIONS)
-    worker.broker.add([replace(message, args=message.args.replace(b"abc", b"abd"))])
+    worker.broker.add([message._replace(args=message.args.replace(b"abc", b"abd"))])
     worker.run_all(raise_errors=False)
     found = worker.broker.admin().job(message.id)
     assert found is not None
@@ -166,7 +166,7 @@ def test_a_newer_message_is_released_whatever_else_it_holds(app: App, worker: In
     def take(value: str) -> None: ...
 
     message = take.message(("abc",), {}, NO_OPTIONS)
-    worker.broker.add([replace(message, version=2, checksum=0)])
+    worker.broker.add([message._replace(version=2, checksum=0)])
     worker.run_all(raise_errors=False)
     found = worker.broker.admin().job(message.id)
     assert found is not None

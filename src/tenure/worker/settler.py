@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -170,7 +169,7 @@ def _too_large(error: BaseException) -> bool:
 def _smaller(finished: Finished) -> Finished:
     """The same settlement without its result or failure: what the job came to must be told all the same."""
     logger.warning("the result or failure of a job of %s is above the server's limit and is not kept", finished.task)
-    return finished._replace(settlement=replace(finished.settlement, result=None, error=b""))
+    return finished._replace(settlement=finished.settlement._replace(result=None, error=b""))
 
 
 def log_end(finished: Finished, state: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from zlib import crc32
 
 import pytest
@@ -42,7 +41,7 @@ class AddingContract(ContractPart):
         assert (added.id, added.created, added.error) == (given.id, True, None)
         taken = scene.worker(LONG).one().message
         assert isinstance(taken, Message)
-        assert replace(taken, visibility_timeout=None) == given
+        assert taken._replace(visibility_timeout=None) == given
 
     def test_its_first_delivery_is_attempt_one_without_a_loss(self, scene: Scene) -> None:
         id = scene.add()
@@ -104,7 +103,7 @@ class AddingContract(ContractPart):
 
     def test_arguments_may_be_any_bytes(self, scene: Scene) -> None:
         args = bytes(range(256)) * 3 + b"\r\n\x00END\r\n$-1\r\n"
-        scene.add_all([replace(scene.message(), args=args, checksum=crc32(args))])
+        scene.add_all([scene.message()._replace(args=args, checksum=crc32(args))])
         taken = scene.worker().one().message
         assert isinstance(taken, Message)
         assert taken.args == args
@@ -143,10 +142,10 @@ class AddingContract(ContractPart):
 def _of_size(scene: Scene, size: int) -> Message:
     """A message whose packed part has so many bytes."""
     plain = scene.message()
-    rest = size - len(encode_body(replace(plain, args=pack_call((b"\x00" * 70_000,), {})))) + 70_000
+    rest = size - len(encode_body(plain._replace(args=pack_call((b"\x00" * 70_000,), {})))) + 70_000
     for length in range(max(0, rest - 8), rest + 8):
         args = pack_call((b"\x00" * length,), {})
-        made = replace(plain, args=args, checksum=crc32(args))
+        made = plain._replace(args=args, checksum=crc32(args))
         if len(encode_body(made)) == size:
             return made
     raise AssertionError(f"no message has {size} bytes")
