@@ -43,7 +43,14 @@ def checked_call(task: str, args: object, kwargs: object) -> Mapping[str, Any]:
 
 def add_one(app: App, message: Message) -> Job[Any]:
     """Add one message and return the handle of its job; raises as `Task.delay` does."""
-    return _add(app, [message], lambda sent, answers: _job_or_raise(app, sent[0], answers[0]))
+    if app.publish_layers:
+        return _add(app, [message], lambda sent, answers: _job_or_raise(app, sent[0], answers[0]))
+    try:
+        [added] = app.broker.add([message])
+    except BrokerUnavailable as error:
+        error.adapt(lambda answers: _job_or_raise(app, message, answers[0]))
+        raise
+    return _job_or_raise(app, message, added)
 
 
 def add_many(app: App, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:

@@ -259,23 +259,24 @@ class Task(Generic[P, R]):
             packed, headers = deflate(packed)
         if self.app.carried:
             headers = put_in(headers, self.app.carried, self.app.enums)
-        return Message(
-            id=new_id(),
-            task=self.name,
-            args=packed,
-            checksum=crc32(packed),
-            fingerprint=print_,
-            queue=options.queue or self.queue,
-            key=key,
-            priority=own.priority if options.priority is None else options.priority,
-            run_at=options.run_at,
-            expires=options.expires,
-            timeout=own.timeout if options.timeout is None else options.timeout,
-            visibility_timeout=own.visibility_timeout if visible is None else visible,
-            max_attempts=options.max_attempts or own.max_attempts,
-            max_losses=own.max_losses,
-            headers=headers,
+        fields = (  # in the order of `Message`, which is made so in a fourth of the time that names take
+            new_id(),
+            self.name,
+            packed,
+            crc32(packed),
+            print_,
+            options.queue or self.queue,
+            key,
+            own.priority if options.priority is None else options.priority,
+            options.run_at,
+            options.expires,
+            own.timeout if options.timeout is None else options.timeout,
+            own.visibility_timeout if visible is None else visible,
+            options.max_attempts or own.max_attempts,
+            own.max_losses,
+            headers,
         )
+        return Message(*fields)
 
     def _check_all_given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError for a direct call that leaves out what only a worker fills."""

@@ -212,15 +212,15 @@ class ServerKeeper:
 def _delivery(job: Job, sent_at: float, epoch: float) -> Delivery:
     """Make a job line a delivery; a body that does not decode becomes a Raw."""
     id = job.id.hex()
-    return Delivery(
-        message=_message(id, job),
-        receipt=b"%b:%d" % (id.encode("ascii"), job.number),
-        fence=job.number,
-        attempt=job.attempt,
-        losses=job.losses,
-        visibility_timeout=job.vt / 1000,
-        deadline=own_deadline(sent_at, job.hold / 1000),
-        start_by=None if job.expires is None else _start_by(epoch + job.expires / 1000, sent_at),
+    return Delivery(  # by place and not by name, which takes a third of the time
+        _message(id, job),
+        b"%b:%d" % (id.encode("ascii"), job.number),
+        job.number,
+        job.attempt,
+        job.losses,
+        job.vt / 1000,
+        own_deadline(sent_at, job.hold / 1000),
+        None if job.expires is None else _start_by(epoch + job.expires / 1000, sent_at),
     )
 
 
@@ -235,22 +235,22 @@ def _message(id: str, job: Job) -> Message | Raw:
     except DecodeError as error:
         return Raw(id, job.queue, job.task, job.body, str(error), error.version)
     return Message(
-        id=id,
-        task=job.task,
-        args=args,
-        checksum=checksum,
-        fingerprint=job.fingerprint,
-        queue=job.queue,
-        key=job.key,
-        priority=job.priority,
-        run_at=None if job.run_at is None else When(job.run_at / 1000),
-        expires=None if job.expires is None else When(job.expires / 1000),
-        timeout=timeout,
-        visibility_timeout=job.vt / 1000,
-        max_attempts=job.max_attempts,
-        max_losses=job.max_losses,
-        headers=headers,
-        version=version,
+        id,
+        job.task,
+        args,
+        checksum,
+        job.fingerprint,
+        job.queue,
+        job.key,
+        job.priority,
+        None if job.run_at is None else When(job.run_at / 1000),
+        None if job.expires is None else When(job.expires / 1000),
+        timeout,
+        job.vt / 1000,
+        job.max_attempts,
+        job.max_losses,
+        headers,
+        version,
     )
 
 
