@@ -52,9 +52,16 @@ class Line:
         return data
 
     def ask(self, text: str | bytes) -> str:
-        """Write lines (without the last line end), have a turn, and return what came, without the last line end."""
-        data = text.encode() if isinstance(text, str) else text
-        self.write(data + b"\n")
+        """Write lines (without the last line end), have a turn, and return what came, without the last line end.
+
+        As with a client that is alone, a plain add is carried out before a turn where the hub does so.
+        """
+        data = (text.encode() if isinstance(text, str) else text) + b"\n"
+        lab = self._lab
+        answer = None if lab.hub.ends_leases else lab.hub.add_at_once(self.connection, data, lab.wall, lab.mono)
+        if answer is not None:
+            return answer.decode().removesuffix("\n")
+        self.write(data)
         self._lab.turn()
         return self.read().decode().removesuffix("\n")
 

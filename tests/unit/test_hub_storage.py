@@ -277,7 +277,8 @@ def test_undone_turns_are_logged_about_once_a_second_with_their_number(
     line = lab.connect()
     asked = refuse_all(lab)
     for n in range(1, 51):
-        line.ask(lab.add(n))
+        line.write(lab.add(n).encode() + b"\n")
+        lab.turn()
         lab.mono += 0.05
     texts = [record.getMessage() for record in caplog.records if "undone" in record.getMessage()]
     assert texts[0] == "a turn of 1 lines was undone: database or disk is full"

@@ -305,16 +305,22 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
-        server = self._server
-        if self._receive(self._connection, data, time.monotonic()):
-            # A client that is alone with us is answered in this round of the loop.  Where there are more, or leases
-            # are about to be ended, all sockets are read first: one commit is for all of them.
-            if server.only is self._connection and not server.hub.ends_leases:
+        server, connection, mono = self._server, self._connection, time.monotonic()
+        # A client that is alone with us is answered in this round of the loop.  Where there are more, or leases are
+        # about to be ended, all sockets are read first: one commit is for all of them.
+        alone = server.only is connection and not server.hub.ends_leases
+        if alone:
+            answer = server.hub.add_at_once(connection, data, _wall(), mono)
+            if answer is not None:
+                self._transport.write(answer)
+                return
+        if self._receive(connection, data, mono):
+            if alone:
                 server.turn()
             else:
                 server.want_turn()
-        if self._connection.full:
-            self._server.hold(self._connection)
+        if connection.full:
+            server.hold(connection)
 
     def pause_writing(self) -> None:
         self._server.hub.unread(self._connection, time.monotonic())

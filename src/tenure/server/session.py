@@ -105,6 +105,11 @@ class Connection:
         return self.busy or self.unread_since is not None
 
     @property
+    def is_at_rest(self) -> bool:
+        """True where the next bytes may be carried out before a turn: it has said hello, and nothing of it is open."""
+        return self.hello is not None and self.parked is None and not self.lines and not self.waits
+
+    @property
     def full(self) -> bool:
         """True where nothing more is to be read before the next turn: there is enough for it."""
         return self.waits or len(self.lines) >= MAX_BATCH_LINES

@@ -48,15 +48,20 @@ class CommandParser:
         """True inside an unfinished line, body or settlement with adds."""
         return bool(self._held) or self._frame is not None or self._open is not None
 
+    def plain_add(self, data: bytes) -> Add | None:
+        """Return the add that `data` is as a whole, if it is one without options; None leaves it to `feed`."""
+        if self._frame is not None or self._open is not None or self._held or self.failed:
+            return None
+        return lines.plain_add(data, self.max_line, self.max_body)
+
     def feed(self, data: bytes) -> list[Command]:
         """Take the next bytes and return the commands that are complete now, in order."""
         if self.failed:
             return []
-        if self._frame is None and self._open is None and not self._held:
-            add = lines.plain_add(data, self.max_line, self.max_body)
-            if add is not None:
-                return [add]
-        elif self._held or self._frame is not None:
+        add = self.plain_add(data)
+        if add is not None:
+            return [add]
+        if self._held or self._frame is not None:
             joined = self._join(data)
             if joined is None:
                 return self._taken()
