@@ -137,7 +137,7 @@ test: $(DEV)
 	@$(if $(strip $(TESTS)),$(PYTEST) $(TESTS),echo "no tests left to run")
 
 # The tests start servers of their own; only the programs have to be there.  Where one is missing, its tests are
-# skipped, with TENURE_REQUIRE_SERVICES=1 they fail.
+# skipped, with TENURE_REQUIRE_SERVICES=1 they fail.  Valkey's comes with the development tools.
 services:
 	@missing=; \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing="$$missing redis-server"; \

@@ -8,12 +8,13 @@ import pytest
 
 from tenure.testing.contract import BrokerContract, BrokerSite
 from tests.contract.redis_site import RedisSite
+from tests.stage.redis_servers import RedisServer
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerSite]:
     """One server for all tests."""
-    site = RedisSite(tmp_path_factory.mktemp("contract"))
+    site = RedisSite(RedisServer(tmp_path_factory.mktemp("contract")))
     try:
         yield site
     finally:

