@@ -158,7 +158,8 @@ class Task(Generic[P, R]):
     def check_call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise TypeError unless the function can be called so, and WrongArgument where its hints say otherwise."""
         self.check(args, kwargs)
-        self.plan.pack(args, kwargs, self.defaults.check)
+        if kwargs or (*map(type, args),) not in self._known:
+            self.plan.pack(args, kwargs, self.defaults.check)
 
     @property
     def plan(self) -> Plan:

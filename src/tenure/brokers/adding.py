@@ -24,6 +24,8 @@ MAX_WRITE = 1024 * 1024
 """Bytes of adds in one write; a single larger one goes alone."""
 
 _STORAGE = b"err storage"
+_CREATED = b"ok %b created"
+"""What nearly every add is answered."""
 
 
 class Desk(repeating.Desk, Protocol):
@@ -57,7 +59,7 @@ def add_one(desk: Desk, message: Message) -> list[Added]:
         desk.tally.gave_up([message.id])
         raise
     desk.pool.give_back(connection)
-    if answer == b"ok %b created" % message.id.encode("ascii"):
+    if answer == _CREATED % message.id.encode("ascii"):
         desk.tally.created()
         return [Added(message.id, True)]
     return AddCall(desk, [message]).resume(started, answer, connection.welcome.body)
@@ -171,6 +173,8 @@ class AddCall(RepeatedCall[Desk, _Batch]):
         """Give each answered line its result; a line without one stays in the batch, with the reason returned."""
         lines, indexes = batch.lines, batch.indexes
         batch.lines, batch.indexes = [], []
+        if self._all_created(indexes, replies):
+            return None
         wrong: ConnectionError | None = None
         for place, index in enumerate(indexes):
             if place < len(replies):
@@ -186,13 +190,20 @@ class AddCall(RepeatedCall[Desk, _Batch]):
             batch.indexes.append(index)
         return wrong
 
+    def _all_created(self, indexes: list[int], replies: list[Reply]) -> bool:
+        """Whether each line was answered as nearly always, by the job that it made; if so, they have their results."""
+        ids = [self._messages[index].id for index in indexes]
+        if self._given_up or replies != [(_CREATED % id.encode("ascii"), b"") for id in ids]:
+            return False
+        for index, id in zip(indexes, ids, strict=True):
+            self._results[index] = Added(id, True)
+        self._desk.tally.created(len(ids))
+        return True
+
     def _answer(self, index: int, line: bytes, max_body: int) -> Added:
         """Read one answer and count it."""
         message = self._messages[index]
         tally = self._desk.tally
-        if not self._given_up and line == b"ok %b created" % message.id.encode("ascii"):
-            tally.created()
-            return Added(message.id, True)
         try:
             id, created = parse_added(line, message.id, message.key or message.id, self._sizes[index], max_body)
         except (AddError, ServerError) as error:

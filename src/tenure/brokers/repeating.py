@@ -37,10 +37,10 @@ class Counts:
         self._unconfirmed = 0
         self._open: dict[str, None] = {}
 
-    def created(self) -> None:
-        """Count a job that was made at the first call."""
+    def created(self, jobs: int = 1) -> None:
+        """Count jobs that were made at the first call."""
         with self._lock:
-            self._added += 1
+            self._added += jobs
 
     def exists(self, first_id: str) -> None:
         """Count a duplicate of `first_id`."""
