@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tenure.engine.core import ID_DIGITS, Core, moment_after
 from tenure.engine.states import CANCELLED, DEAD, PURGED, READY, SCHEDULED
@@ -134,47 +135,68 @@ def hold_key(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> 
     core.id_like_keys += len(key) == ID_DIGITS and not replaced
 
 
+def add_all(core: Core, adds: Sequence[Add], wall: int) -> list[AddAnswer]:
+    """Store jobs as `add_new` does one after the other; those that are new, plain and of one queue share statements."""
+    if len(adds) > 1 and _are_plain(core, adds) and _insert_all(core, adds, wall):
+        return [Created(a.id) for a in adds]
+    return [add_new(core, a, wall) for a in adds]
+
+
+def _are_plain(core: Core, adds: Sequence[Add]) -> bool:
+    """Whether these are ready jobs of one queue that takes them, with small bodies, and no key has to be looked at."""
+    queue = adds[0].queue
+    if core.aliases or core.id_like_keys or queue in core.closed or queue not in core.store.queue_ids:
+        return False
+    size = 0
+    for _, its_queue, _, _, body, key, _, starts, ends, _, _, _ in adds:
+        if its_queue != queue or key is not None or starts is not None or ends is not None or len(body) > INLINE_BODY:
+            return False
+        size += len(body)
+    return not core.space.refuses(size, len(adds))
+
+
+def _insert_all(core: Core, adds: Sequence[Add], wall: int) -> bool:
+    """Insert the rows of plain jobs; False, with nothing changed, when one of the ids is known already."""
+    store, place = core.store, core.place
+    queue = store.queue_ids[adds[0].queue]
+    size = sum([len(a.body) for a in adds])
+    listed = not core.lines.has_room_for(len(adds), size)
+    rows = [_rows(a, READY, queue, n, listed, None, None, a.body, 0, wall) for n, a in enumerate(adds, place + 1)]
+    store.begin()
+    store.execute("SAVEPOINT adds")
+    if store.insert(INSERT_JOB, [row for row, _ in rows]) < len(rows):
+        store.execute("ROLLBACK TO adds")
+        store.execute("RELEASE adds")
+        return False
+    store.execute("RELEASE adds")
+    tally = core.ledger.queue(queue)
+    tally["added"] += len(rows)
+    tally["ready"] += len(rows)
+    core.place += len(rows)
+    core.space.spend(size, len(rows))
+    for _, waiting in rows:
+        core.lines.join(waiting, listed)
+    core.woken.add(adds[0].queue)
+    return True
+
+
 def _insert(core: Core, a: Add, wall: int) -> bool:
     """Insert the row; False when the id is known already."""
-    id, queue_name, task, fingerprint, body, key, priority, starts, ends, vt, max_attempts, max_losses = a
     store = core.store
     store.begin()
-    if queue_name not in store.queue_ids and store.row("SELECT 1 FROM jobs WHERE id = ?", (id,)):
+    if a.queue not in store.queue_ids and store.row("SELECT 1 FROM jobs WHERE id = ?", (a.id,)):
         return False  # a known id makes no queue, which would be in the file and in no count
-    queue = store.queue_id(queue_name)
-    run_at = None if starts is None else _moment(starts, wall)
-    expires = None if ends is None else _moment(ends, wall)
+    queue = store.queue_id(a.queue)
+    run_at = None if a.run_at is None else _moment(a.run_at, wall)
+    expires = None if a.expires is None else _moment(a.expires, wall)
     state = SCHEDULED if run_at is not None and run_at > wall else READY
+    body = a.body
     big = core.next_body if len(body) > INLINE_BODY else 0
     core.place += 1
     stored = b"" if big else body
-    row = (
-        id, queue, expires, 0, vt, task, key, fingerprint, 0, 0, max_attempts, max_losses, big, stored, priority,
-        run_at, core.place,
-    )  # fmt: skip
     listed = state != READY or not core.lines.has_room
-    store.execute(
-        INSERT_JOB,
-        (
-            id,
-            state,
-            queue,
-            priority,
-            core.place,
-            listed,
-            run_at,
-            expires,
-            vt,
-            max_attempts,
-            max_losses,
-            task,
-            key,
-            fingerprint,
-            stored,
-            big,
-            wall,
-        ),
-    )
+    row, waiting = _rows(a, state, queue, core.place, listed, run_at, expires, stored, big, wall)
+    store.execute(INSERT_ONE, row)
     if not store.changes():
         return False
     core.space.spend(len(body))
@@ -185,8 +207,8 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     tally["added"] += 1
     if state == READY:
         tally["ready"] += 1
-        core.lines.join(row, listed)
-        core.woken.add(queue_name)
+        core.lines.join(waiting, listed)
+        core.woken.add(a.queue)
     else:
         tally["scheduled"] += 1
         assert run_at is not None  # a scheduled job has its time
@@ -194,12 +216,32 @@ def _insert(core: Core, a: Add, wall: int) -> bool:
     return True
 
 
+def _rows(
+    a: Add, state: int, queue: int, place: int, listed: bool, run_at: int | None, expires: int | None, body: bytes,
+    big: int, wall: int,
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:  # fmt: skip
+    """A new job as `INSERT_JOB` takes it, and as it waits in memory, in the order of `line.WAITING`."""
+    id, _, task, fingerprint, _, key, priority, _, _, vt, attempts, losses = a
+    return (
+        id, state, queue, priority, place, listed, run_at, expires, vt, attempts, losses, task, key, fingerprint, body,
+        big, wall,
+    ), (
+        id, queue, expires, 0, vt, task, key, fingerprint, 0, 0, attempts, losses, big, body, priority, run_at, place,
+    )  # fmt: skip
+
+
 def _moment(when: tuple[int, bool], wall: int) -> int:
     return moment_after(wall, when[0]) if when[1] else when[0]
 
 
-INSERT_JOB = """
+INSERT_JOB = (
+    """
     INSERT INTO jobs (id, state, queue, priority, place, listed, run_at, expires, vt, max_attempts, max_losses, task,
-                      key, fingerprint, body, big, added_at)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING
-"""
+                      key, fingerprint, body, big, added_at) VALUES
+    """,
+    f"({', '.join('?' * 17)})",
+    "ON CONFLICT (id) DO NOTHING",
+)
+"""The statement that inserts jobs: what begins it, the places of a row, what ends it."""
+
+INSERT_ONE = " ".join(INSERT_JOB)

@@ -55,6 +55,10 @@ class Engine:
         """Store a job once, if its queue is open and there is room; see `adding.add_new`."""
         return adding.add_new(self._core, a, wall)
 
+    def add_all(self, adds: Sequence[Add], wall: int) -> list[AddAnswer]:
+        """Store jobs as `add` does one after the other; see `adding.add_all`."""
+        return adding.add_all(self._core, adds, wall)
+
     def take(
         self, session: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float, final: bool
     ) -> TakeAnswer:

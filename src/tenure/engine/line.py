@@ -56,6 +56,10 @@ class Lines:
         """Whether one more job can wait in memory; else its row has to be listed."""
         return len(self._sizes) < self.most and self._bytes < MOST_BYTES
 
+    def has_room_for(self, jobs: int, size: int) -> bool:
+        """Whether so many more can wait in memory, with so many bytes of bodies."""
+        return len(self._sizes) + jobs <= self.most and self._bytes + size < MOST_BYTES
+
     def join(self, row: Row, listed: bool) -> None:
         """A job was added just now, and is ready."""
         if listed:

@@ -79,14 +79,14 @@ class Space:
         self.full, self._full_until = True, mono + FULL_FOR
         self._next = -math.inf
 
-    def refuses(self, size: int) -> bool:
-        """Whether a body of that size would eat into the reserve."""
-        return self.full or self.refusing or self._spent + 2 * size + ADD_COSTS > self._budget
+    def refuses(self, size: int, jobs: int = 1) -> bool:
+        """Whether bodies of that size together would eat into the reserve."""
+        return self.full or self.refusing or self._spent + 2 * size + jobs * ADD_COSTS > self._budget
 
     def missing(self, size: int) -> tuple[int, int]:
         """What is left by now, and what would have to be for a body of that size."""
         return 0 if self.full else int(self.room - self._spent), max(self.wanted, self.reserve + 2 * size + ADD_COSTS)
 
-    def spend(self, size: int) -> None:
-        """Take note of a stored body."""
-        self._spent += 2 * size + ADD_COSTS
+    def spend(self, size: int, jobs: int = 1) -> None:
+        """Take note of stored bodies."""
+        self._spent += 2 * size + jobs * ADD_COSTS

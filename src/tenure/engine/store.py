@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from importlib import resources
 from typing import Any, Literal
 from urllib.parse import quote
@@ -147,6 +148,18 @@ class Store:
             part += part[-1:] * (size - len(part))
             self.execute(f"{change} {_WHERE_ID[size]}", (*values, *part))
 
+    def insert(self, parts: tuple[str, str, str], rows: Sequence[tuple[Any, ...]]) -> int:
+        """Insert rows by as few statements as `TOGETHER` has sizes for; returns how many were not there yet.
+
+        `parts`: what begins the statement, the places of a row, and what ends it.
+        """
+        before, at = self.db.total_changes(), 0
+        while left := len(rows) - at:
+            size = max(size for size in TOGETHER if size <= left)
+            self.execute(_inserting(parts, size), [value for row in rows[at : at + size] for value in row])
+            at += size
+        return self.db.total_changes() - before
+
     def free_inside(self) -> int:
         """Bytes of the file that hold nothing any more and are written to before it grows."""
         free: int = self.db.pragma("freelist_count") * self.db.pragma("page_size")
@@ -166,6 +179,12 @@ class Store:
     def _release_lock(self) -> None:
         if self._lock is not None:
             self._lock.release()
+
+
+@lru_cache
+def _inserting(parts: tuple[str, str, str], size: int) -> str:
+    begin, places, end = parts
+    return f"{begin} {', '.join([places] * size)} {end}"
 
 
 def unusable(path: str, error: DbError) -> StoreError:

@@ -16,7 +16,7 @@ from tenure.engine.store import DbError
 from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd, Limits
 from tenure.server.reports import Reports, as_json, recount
-from tenure.server.session import Arrived, Connection, Settles, together
+from tenure.server.session import Adds, Arrived, Connection, Settles, together
 from tenure.server.shortage import Shortage
 from tenure.server.undone import UndoneTurns
 from tenure.server.verbs import Verb, Verbs
@@ -255,12 +255,12 @@ class Hub:
         return list(touched)
 
     def _apply(
-        self, connection: Connection, command: Command | Settles, arrived: float, wall: int, mono: float
+        self, connection: Connection, command: Command | Adds | Settles, arrived: float, wall: int, mono: float
     ) -> None:
         if connection.parked is not None:
             self._waiting.answer(connection.parked, wall, mono, final=True)
         if connection.hello is None and type(command) not in (Hello, Bad):
-            lines = len(command.lines) if type(command) is Settles else 1
+            lines = len(command.lines) if isinstance(command, Adds | Settles) else 1
             self._replies.append((connection, _HELLO_FIRST * lines))
             return
         answer = self._apply_one[type(command)](connection, command, arrived, wall, mono)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from tenure.wire.commands import (
     IDLE_TIMEOUT,
     LINE_TIMEOUT,
     MAX_BATCH_LINES,
+    Add,
     Browse,
     Command,
     Hello,
@@ -30,24 +31,38 @@ Arrived = tuple["Connection", Command, float]
 """A command, whose it is, and when it had been read (monotonic seconds)."""
 
 
+class Adds(NamedTuple):
+    """Adds of one connection that stand behind each other, which are carried out together."""
+
+    lines: Sequence[Add]
+
+
 class Settles(NamedTuple):
     """Settlements of one connection that stand behind each other, which are carried out together."""
 
     lines: Sequence[Settle]
 
 
-def together(inbox: Sequence[Arrived]) -> Iterator[tuple[Connection, Command | Settles, float]]:
-    """Yield these lines in order, settlements that stand behind each other as one."""
-    for whose, lines in groupby(inbox, _settling):
-        if whose is None:
+def together(inbox: Sequence[Arrived]) -> Iterator[tuple[Connection, Command | Adds | Settles, float]]:
+    """Yield these lines in order; settlements, and adds that stand behind each other, as one."""
+    if len(inbox) == 1 and type(inbox[0][1]) is not Settle:
+        yield inbox[0]
+        return
+    for group, lines in groupby(inbox, _group):
+        if group is None:
             yield from lines
+            continue
+        whose, kind = group
+        _, commands, arrived = zip(*lines, strict=True)
+        if kind is Settle:
+            yield whose, Settles(commands), arrived[0]
         else:
-            _, settles, arrived = zip(*lines, strict=True)
-            yield whose, Settles(cast("Sequence[Settle]", settles)), arrived[0]
+            yield whose, Adds(commands) if len(commands) > 1 else commands[0], arrived[0]
 
 
-def _settling(line: Arrived) -> Connection | None:
-    return line[0] if type(line[1]) is Settle else None
+def _group(line: Arrived) -> tuple[Connection, type] | None:
+    kind = type(line[1])
+    return (line[0], kind) if kind is Settle or kind is Add else None
 
 
 @dataclass(slots=True, eq=False)

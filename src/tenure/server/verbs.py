@@ -12,7 +12,7 @@ from tenure.engine.engine import Engine
 from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd
 from tenure.server.reports import Reports
-from tenure.server.session import Connection, Settles
+from tenure.server.session import Adds, Connection, Settles
 from tenure.wire import encode
 from tenure.wire.commands import (
     Add,
@@ -43,6 +43,7 @@ class Verbs:
         self.table: dict[type, Verb] = {
             Hello: self._hello,
             Add: self._add,
+            Adds: self._add_all,
             Settles: self._settle,
             Extend: self._extend,
             CancelJob: self._cancel_job,
@@ -65,6 +66,9 @@ class Verbs:
 
     def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
         return self._answers.add(self._engine.add(a, wall))
+
+    def _add_all(self, connection: Connection, a: Adds, arrived: float, wall: int, mono: float) -> bytes:
+        return b"".join([self._answers.add(answer) for answer in self._engine.add_all(a.lines, wall)])
 
     def _settle(self, connection: Connection, s: Settles, arrived: float, wall: int, mono: float) -> bytes:
         assert connection.hello is not None  # checked in the hub

@@ -53,7 +53,6 @@ from tenure.wire.fields import (
 from tenure.wire.words import key_name, queue_name, queue_names, task_name, unquote
 
 _ROLES = ("producer", "worker", "keeper", "admin")
-_NEWLINE = 10
 _new = tuple.__new__
 
 
@@ -141,20 +140,35 @@ def plain_add(data: bytes, max_line: int, max_body: int) -> Add | None:
 
     Nearly all that a producer sends is this, so it is read in one step; the answer to anything else stays `read`'s.
     """
-    found = _plain_add(data)
+    found = _add_at(data, 0, max_line, max_body)
+    return None if found is None or found[1] != len(data) else found[0]
+
+
+def plain_adds(data: bytes, position: int, max_line: int, max_body: int) -> tuple[list[Add], int]:
+    """Return all adds without options that stand complete at `position`, and where the next line begins."""
+    adds: list[Add] = []
+    while found := _add_at(data, position, max_line, max_body):
+        add, position = found
+        adds.append(add)
+    return adds, position
+
+
+def _add_at(data: bytes, position: int, max_line: int, max_body: int) -> tuple[Add, int] | None:
+    """Return the add without options that stands complete at `position`, and where the next line begins."""
+    found = _plain_add(data, position)
     if found is None:
         return None
     id, queue, task, fingerprint, length = found.groups()
     begin = found.end()
     size = int(length)
     end = begin + size
-    if end + 1 != len(data) or data[end] != _NEWLINE or begin > max_line or size > max_body:
+    if data[end : end + 1] != b"\n" or begin - position > max_line or size > max_body:
         return None
     try:
         front = (unhexlify(id), _queue_of(queue), _task_of(task), unhexlify(fingerprint), data[begin:end])
     except ValueError:
         return None
-    return _new(Add, front + _ADD_DEFAULTS)
+    return _new(Add, front + _ADD_DEFAULTS), end + 1
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ that is wrong becomes a `Bad` at its place; nothing that the other side sends ra
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tenure.wire import lines
@@ -75,11 +76,11 @@ class CommandParser:
         return self._taken()
 
     def _next(self, data: bytes, position: int, size: int) -> int:
-        """Read the line at `position`, or as many plain `done` as stand there; returns where to read on."""
-        if self._open is None and self.max_line >= lines.LONGEST_PLAIN_DONE:
-            dones, behind = lines.plain_dones(data, position)
-            if dones:
-                self._out += dones
+        """Read the line at `position`, or as many plain `done` or adds as stand there; returns where to read on."""
+        if self._open is None:
+            plain, behind = self._plain(data, position)
+            if plain:
+                self._out += plain
                 return behind
         end = data.find(b"\n", position)
         if end < 0 or end - position >= self.max_line:
@@ -88,6 +89,14 @@ class CommandParser:
         if end > position:
             self._line(data[position:end])
         return end + 1
+
+    def _plain(self, data: bytes, position: int) -> tuple[Sequence[Command], int]:
+        """Return the lines at `position` that are read in one step, and where the next one begins."""
+        if data.startswith(b"add", position):
+            return lines.plain_adds(data, position, self.max_line, self.max_body)
+        if self.max_line < lines.LONGEST_PLAIN_DONE:
+            return (), position
+        return lines.plain_dones(data, position)
 
     def _taken(self) -> list[Command]:
         out, self._out = self._out, []
