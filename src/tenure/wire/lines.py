@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from binascii import unhexlify
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from tenure.wire.commands import (
@@ -50,7 +49,7 @@ from tenure.wire.fields import (
     shown,
     words_of,
 )
-from tenure.wire.words import key_name, queue_name, queue_names, task_name, unquote
+from tenure.wire.words import key_name, queue_name, queue_names, queue_of, task_name, task_of, unquote
 
 _ROLES = ("producer", "worker", "keeper", "admin")
 _new = tuple.__new__
@@ -165,20 +164,10 @@ def _add_at(data: bytes, position: int, max_line: int, max_body: int) -> tuple[A
     if data[end : end + 1] != b"\n" or begin - position > max_line or size > max_body:
         return None
     try:
-        front = (unhexlify(id), _queue_of(queue), _task_of(task), unhexlify(fingerprint), data[begin:end])
+        front = (unhexlify(id), queue_of(queue), task_of(task), unhexlify(fingerprint), data[begin:end])
     except ValueError:
         return None
     return _new(Add, front + _ADD_DEFAULTS), end + 1
-
-
-@lru_cache(maxsize=1024)
-def _queue_of(word: bytes) -> str:
-    return queue_name(word.decode("ascii"))
-
-
-@lru_cache(maxsize=1024)
-def _task_of(word: bytes) -> str:
-    return task_name(word.decode("ascii"))
 
 
 def _nothing(body: bytes) -> Command:

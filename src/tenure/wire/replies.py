@@ -5,12 +5,14 @@ What no rule allows raises ProtocolError; an `err` raises the error that it stan
 
 from __future__ import annotations
 
+import re
+from binascii import unhexlify
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from tenure.errors import KeyConflict, MessageTooLarge, NoSpace, ProtocolError, QueueClosed, ServerError, TenureError
 from tenure.wire.commands import MAX_BODY, MAX_LINE, MAX_TAKE, Job, StateLine
-from tenure.wire.words import key_name, queue_name, task_name, unquote
+from tenure.wire.words import key_name, queue_of, task_of, unquote
 
 MAX_ANSWER = 1024 * 1024 * 1024
 """Bytes of an answer's payload beyond which the other side is not believed."""
@@ -51,6 +53,8 @@ class ReplyReader:
                 return []
             data = bytes(self._held)
             self._held.clear()
+        if self._line is None and _all_short(data):
+            return [_new(Reply, (line, b"")) for line in data[:-1].split(b"\n")]
         out: list[Reply] = []
         rest = self._read(data, out)
         if rest < len(data):
@@ -82,6 +86,11 @@ class ReplyReader:
                 return position
             out.append(Reply(self._line, data[position:end]))
             position, self._line, self._wanted = end, None, 0
+
+
+def _all_short(data: bytes) -> bool:
+    """Whether these are complete lines that nothing follows, as those to settlements and adds are."""
+    return data.endswith(b"\n") and not data.startswith((b"j", b"s")) and b"\nj" not in data and b"\ns" not in data
 
 
 def payload_length(line: bytes) -> int:
@@ -246,20 +255,25 @@ def parse_jobs(header: bytes, payload: bytes) -> list[Job]:
     return out
 
 
+_job_line = re.compile(
+    rb"job ([0-9a-fA-F]{32}) ([0-9]{1,19}) ([0-9]{1,19}) ([0-9]{1,19}) ([0-9]{1,19}) ([0-9]{1,19})"
+    rb" ([!-~]+) ([!-~]+) ([0-9a-fA-F]{32}) ([0-9]{1,19})(?: ([ -~]+))?\n"
+).match
+
+
 def _read_job(payload: bytes, position: int, out: list[Job]) -> int:
     """Read the job at `position` and return where the next one begins; raises ValueError or IndexError."""
-    end = payload.index(b"\n", position)
-    words = payload[position:end].decode("ascii").split(" ")
-    verb, id, number, hold, vt, attempt, losses, queue, task, fingerprint, length = words[:11]
-    start = end + 1
-    stop = start + _int(length)
-    raw, print = bytes.fromhex(id), bytes.fromhex(fingerprint)
-    if verb != "job" or payload[stop] != 10 or len(raw) != 16 or len(print) != 16:
-        raise ValueError(verb)
-    numbers = (_int(number), _int(hold), _int(vt), _int(attempt), _int(losses))
-    options = _JOB_DEFAULTS if len(words) == 11 else _job_options(words[11:])
-    names = (queue_name(queue), task_name(task))
-    out.append(_new(Job, (raw, *numbers, *names, print, payload[start:stop], *options)))
+    line = _job_line(payload, position)
+    if line is None:
+        raise ValueError
+    id, number, hold, vt, attempt, losses, queue, task, fingerprint, length, options = line.groups()
+    start = line.end()
+    stop = start + int(length)
+    if payload[stop] != 10:
+        raise ValueError
+    front = (unhexlify(id), int(number), int(hold), int(vt), int(attempt), int(losses), queue_of(queue), task_of(task))
+    back = _JOB_DEFAULTS if options is None else _job_options(options.decode("ascii").split(" "))
+    out.append(_new(Job, (*front, unhexlify(fingerprint), payload[start:stop], *back)))
     return stop + 1
 
 

@@ -57,6 +57,18 @@ def task_name(word: str) -> str:
     return check_name("task", unquote(word))
 
 
+@lru_cache(maxsize=1024)
+def queue_of(word: bytes) -> str:
+    """Do what `queue_name` does with a word as it stands in a line."""
+    return queue_name(word.decode("ascii"))
+
+
+@lru_cache(maxsize=1024)
+def task_of(word: bytes) -> str:
+    """Do what `task_name` does with a word as it stands in a line."""
+    return task_name(word.decode("ascii"))
+
+
 def key_name(word: str) -> str:
     """Return the idempotency key that `word` spells; raises ValueError when it cannot be one."""
     return check_name("key", unquote(word))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
 from tenure.broker import Consumer, Settled
@@ -90,10 +90,11 @@ class Settler:
         """Wait for one settlement and take along what else is there, within the bounds of one write."""
         batch: list[Finished] = []
         size = 0
-        while not batch or (len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES and not self._inbox.empty()):
-            if self._stopping and self._inbox.empty():
+        while len(batch) < MAX_BATCH and size < MAX_BATCH_BYTES:
+            try:
+                finished = self._inbox.get(block=not batch and not self._stopping)
+            except Empty:
                 break
-            finished = self._inbox.get()
             if finished is None:
                 self._stopping = True
             else:
