@@ -92,7 +92,8 @@ class RedisConsumer:
             self._wait_and_look(take, left)
         self._pending = None
         self.number += 1
-        self._hand_over(take.outgoing)
+        if take.outgoing:
+            self._hand_over(take.outgoing)
         for delivery in take.found:
             self._where.note(delivery.message.id, delivery.message.queue)
         return take.found
@@ -143,7 +144,7 @@ class RedisConsumer:
         self._told[queue] = sent_at, answer[1] if len(answer) > 1 else 0
         self._read(take, queue, sent_at, answer)
 
-    def _words(self, take: _Take, limit: int) -> list[Word]:
+    def _words(self, take: _Take, limit: int, woken: bool = False) -> list[Word]:
         return [
             self._session,
             self._name,
@@ -151,8 +152,9 @@ class RedisConsumer:
             limit,
             self._vt,
             TAKE_BYTES,
-            "repeat" if take.broke else "",
+            "repeat" if take.broke else "woken" if woken else "",
             milliseconds(take.wait),
+            int(self._waking.by_channel),
         ]
 
     def _read(self, take: _Take, queue: str, sent_at: float, answer: list[Any]) -> None:
@@ -188,7 +190,7 @@ class RedisConsumer:
         """Have the only queue look as soon as there may be something, which spares the way there and back."""
         take.next_due = None
         try:
-            sent_at, answer = self._taking.ask_when_woken(TAKE, queue, self._words(take, take.limit), seconds)
+            sent_at, answer = self._taking.ask_when_woken(TAKE, queue, self._words(take, take.limit, True), seconds)
             if len(answer) > 1:
                 sent_at = self._since(queue, sent_at, answer[1])
             self._read(take, queue, sent_at, answer)

@@ -33,7 +33,12 @@ def tallies(answer: Sequence[Any]) -> tuple[Tally, dict[str, Tally]]:
     known = _pairs(fields)
     queue = {name: int(known.get(name, 0)) for name in QUEUE_COUNTERS}
     queue |= dict(zip(_SIZES, sizes, strict=True))
-    return queue, _by_worker({name: int(n) for name, n in _pairs(workers).items()})
+    by_worker = _by_worker({name: int(n) for name, n in _pairs(workers).items()})
+    for tally in by_worker.values():
+        tally["handed_out"] = tally["running"] + sum(tally[how] for how in HOWS)
+    for name in ("handed_out", *HOWS):
+        queue[name] = sum(tally[name] for tally in by_worker.values())
+    return queue, by_worker
 
 
 def _by_worker(counts: Mapping[str, int]) -> dict[str, Tally]:

@@ -14,6 +14,7 @@ from msgpack import packb, unpackb
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, Message, When
 from tenure.wire.encode import milliseconds
 
+_PLAINLY = b"d"
 _PLAIN = (None, DEFAULT_PRIORITY, None, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, None, None)
 
 
@@ -50,7 +51,7 @@ def pack_head(message: Message) -> bytes:
 @lru_cache(maxsize=1024)
 def _before_fingerprint(task: str) -> bytes:
     packed: bytes = packb([task, b"-" * 16], use_bin_type=False)
-    return b"d" + packed[:-16]
+    return _PLAINLY + packed[:-16]
 
 
 def _with_options(message: Message) -> bytes:
@@ -76,9 +77,14 @@ def _time(when: When | None) -> tuple[int, bool] | None:
 
 def read_head(packed: bytes) -> Head:
     """Return what a head says."""
+    if packed[:1] == _PLAINLY:
+        return Head(_plain_task(packed[:-16]), packed[-16:])
     fields: list[Any] = unpackb(packed[1:], raw=True, use_list=True)
-    task, fingerprint = fields[0].decode(), fields[1]
-    if len(fields) == 2:
-        return Head(task, fingerprint)
-    _, _, key, priority, _, max_attempts, max_losses, *_ = fields
-    return Head(task, fingerprint, None if key is None else key.decode(), priority, max_attempts, max_losses)
+    task, fingerprint, key, priority, _, max_attempts, max_losses, *_ = fields
+    return Head(task.decode(), fingerprint, None if key is None else key.decode(), priority, max_attempts, max_losses)
+
+
+@lru_cache(maxsize=1024)
+def _plain_task(before_fingerprint: bytes) -> str:
+    task: bytes = unpackb(before_fingerprint[1:] + bytes(16), raw=True)[0]
+    return task.decode()

@@ -18,6 +18,9 @@ from tenure.brokers.redis.resp import pack
 class Waking(Protocol):
     """Sleeps for one thread at a time; `interrupt` and `close` may be called from another one."""
 
+    by_channel: bool
+    """Whether it has to be said on the channels when something comes."""
+
     def sleep(self, queues: Sequence[str], seconds: float) -> str | None:
         """Sleep for so long at most; returns the queue that is to be asked first, if one has woken it.
 
@@ -33,6 +36,8 @@ class Waking(Protocol):
 
 class ByToken:
     """Waits in the lists themselves, which have to be on one server: each token wakes one worker."""
+
+    by_channel = False
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -57,6 +62,8 @@ class ByChannel:
 
     Each worker is woken by each token, of which there is one at a time in a queue.
     """
+
+    by_channel = True
 
     def __init__(self, link: Link, queues: Sequence[str], read_limit: float) -> None:
         self._link = link

@@ -1,4 +1,4 @@
--- The queue's rules, part 3: how a hand-out ends, and a job with it.
+-- The queue's rules, part 4: how a hand-out ends, and a job with it.
 
 -- A job as its end has to know it.
 local function load(id)
@@ -21,8 +21,20 @@ local function load_dead(id)
   return job
 end
 
+local function free_key(o)
+  if o.key then call('DEL', key_of(o.task, o.key)) end
+end
+
+-- Whoever waits for the end of this job is told.
+local function tell(id, channels)
+  if channels then
+    for channel in channels:gmatch('%S+') do call('PUBLISH', channel, id) end
+    call('HDEL', JOB .. id, 'wt')
+  end
+end
+
 local function keep_until(keep)
-  return whole(NOW + math.max(keep, FLOOR))
+  return NOW + math.max(keep, FLOOR)
 end
 
 -- The hand-out ends so: its lease is gone, and it is counted.  `...` are further fields of the job.
@@ -35,9 +47,7 @@ local function end_handout(job, how, state, ...)
   elseif how == 5 or how == 6 then
     call('HSET', job.key, 'ls', job.losses + 1)
   end
-  count('/' .. HOW[how], 1)
   count_worker(job.worker, '/' .. HOW[how], 1)
-  count_worker(job.worker, 'running', -1)
 end
 
 -- A job that is over: done, dead or cancelled.
@@ -66,12 +76,10 @@ local function end_done(job, result, keep, window)
   else
     call('HSET', job.key, 'st', 4, 'ho', 1, 'he', NOW, 'e', NOW, 'at', job.attempts + 1, 'ttl', keep)
   end
-  count('/done', 1)
   count_worker(job.worker, '/done', 1)
-  count_worker(job.worker, 'running', -1)
   local o = options(job.m)
   if o.key and window > 0 then
-    call('PEXPIRE', key_of(o.task, o.key), whole(window))
+    call('PEXPIRE', key_of(o.task, o.key), window)
   else
     free_key(o)
   end
@@ -97,8 +105,9 @@ local function wait_for(job, state, set, score)
 end
 
 local function end_scheduled(job, how, delay, cause, failure)
-  local run_at = whole(math.min(NOW + delay, LAST_MOMENT))
+  local run_at = math.min(NOW + delay, LAST_MOMENT)
   end_handout(job, how, 1, 'ra', run_at, 'ca', cause, 'er', failure)
+  call('HDEL', Q, 'soon')
   wait_for(job, 1, DUE, run_at)
 end
 

@@ -11,7 +11,7 @@ for at = 3, #ARGV, 4 do
   local hold, mark = -2, 0
   if f[1] == '3' and f[2] == number then
     local member = id .. f[3]
-    call('ZADD', LEASES, 'GT', whole(NOW + tonumber(f[4])), member)
+    call('ZADD', LEASES, 'GT', NOW + tonumber(f[4]), member)
     hold = tonumber(call('ZSCORE', LEASES, member)) - NOW
     mark = tonumber(f[5] or 0)
     if ARGV[at + 2] == '1' then call('HSET', JOB .. id, 'pg', ARGV[at + 3]) end

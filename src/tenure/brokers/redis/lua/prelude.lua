@@ -4,18 +4,19 @@
 -- so that all of them are in one hash slot and a script changes a queue in one step.  In NAME the bytes % { } are
 -- written %25 %7B %7D.  Times are whole milliseconds by the server's TIME.
 --
---   Q             hash    place (grows with each job that becomes ready anew); what only grows of the record (added,
---                         duplicates, done, cancelled, purged, refused, handed_out, /done ... /cancelled) and expired (a
---                         size); paused, closed; idkeys (a key that looks like an id is or was held), aging (a job with
---                         a latest start was added), out (something is in Q:out), old (there is more to sweep); seen
---                         (when a worker was answered last), run (which run of the server that was), keep (nothing is
---                         swept before), swept (when it was looked for what is to be)
---   Q:workers     hash    COUNTER:WORKER -> number (handed_out, running, refused, /done ... /cancelled)
+--   Q             hash    what only grows of the record (added, duplicates, done, cancelled, purged, refused), moved
+--                         (how often a job became ready again) and expired (a size); paused, closed; idkeys (a key that
+--                         looks like an id is or was held), aging (a job with a latest start was added), out (something
+--                         is in Q:out), old (there is more to sweep); seen (when a worker was answered last), run (which
+--                         run of the server that was), keep (nothing is swept before), swept (when it was looked for
+--                         what is to be), soon (before this nothing in Q:due or Q:leases comes up; missing: unknown),
+--                         heard (there was a worker that listens on the channel Q:wake)
+--   Q:workers     hash    COUNTER:WORKER -> number (refused, /done ... /cancelled)
 --   Q:j:ID        hash    a job, or the alias of a duplicate (st 8); see below
 --   Q:b:ID        string  its body, and once it is done its result, where that is longer than 64 bytes: one longer
 --                         value would make a hash several times as large
 --   Q:h:ID        list    its earlier hand-outs, packed, oldest first
---   Q:ready       zset    ID by (9 - priority) * 2^48 + place
+--   Q:ready       zset    ID by (9 - priority) * 2^48 + place, which is added + moved when it became ready
 --   Q:due         zset    ID by run_at
 --   Q:leases      zset    ID SESSION (64 digits) by the lease's end
 --   Q:dead        zset    ID by 0, so in the order of ids
@@ -24,7 +25,7 @@
 --   Q:k:TASK\0KEY string  ID and fingerprint of the job that holds an explicit key
 --   Q:s:SESSION   string  the last take number that was answered in this queue, or `closed`
 --   Q:wake        list    one token at most, while there may be something to take; also a channel, on which a new
---                         token is said
+--                         token is said where somebody has listened
 --   Q:idle        zset    SESSION by when it will have looked again: workers that found nothing
 --   Q:out         hash    ID -> packed [queue, ID, m, b]: jobs for other queues, added with the end of one in this
 --   Q:swept       hash    what a sweep took away, in the counters of Q and Q:workers
@@ -57,10 +58,6 @@ local PLAIN = {priority = 5, max_attempts = 20, max_losses = 5}
 local clock = call('TIME')
 local NOW = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local function whole(number)
-  return string.format('%.0f', number)
-end
-
 -- A script that begins with a write which needs no memory may write on where an add is refused with OOM.
 local function in_spite_of_full_memory()
   call('DEL', Q .. ':none')
@@ -73,7 +70,7 @@ local function long(id)
   return Q .. ':b:' .. id
 end
 
--- Counts are gathered and written once, at the end.
+-- Counts are gathered and written once, at the end; `stored` is that of the jobs that were added.
 local counts, by_worker = {}, {}
 
 local function count(name, n)
@@ -85,7 +82,10 @@ local function count_worker(worker, name, n)
   by_worker[field] = (by_worker[field] or 0) + n
 end
 
+local stored = 0
+
 local function write_counts()
+  if stored > 0 then call('HINCRBY', Q, 'added', stored) end
   for name, n in pairs(counts) do
     if n ~= 0 then call('HINCRBY', Q, name, n) end
   end
@@ -108,25 +108,27 @@ local function key_of(task, key)
   return Q .. ':k:' .. task .. '\0' .. key
 end
 
-local function free_key(o)
-  if o.key then call('DEL', key_of(o.task, o.key)) end
-end
+-- Whether workers listen on the channel, where that is known already.
+local heard = nil
 
 local function wake()
   if call('LLEN', WAKE) == 0 then
     call('LPUSH', WAKE, '1')
-    call('PUBLISH', WAKE, '1')
+    if heard == nil then heard = call('HGET', Q, 'heard') end
+    if heard then call('PUBLISH', WAKE, '1') end
   end
 end
 
--- Whoever waits for the end of this job is told.
-local function tell(id, channels)
-  if channels then
-    for channel in channels:gmatch('%S+') do call('PUBLISH', channel, id) end
-    call('HDEL', JOB .. id, 'wt')
-  end
+-- A job's place is how many jobs had become ready before it, and one more; whoever asks for one counts it, as `stored` or
+-- `moved`.
+local place = nil
+
+local function begin_places(added, moved)
+  place = place or tonumber(added or 0) + tonumber(moved or 0)
 end
 
 local function next_score(priority)
-  return whole((9 - priority) * STEP + call('HINCRBY', Q, 'place', 1))
+  if not place then begin_places(unpack(call('HMGET', Q, 'added', 'moved'))) end
+  place = place + 1
+  return (9 - priority) * STEP + place
 end

@@ -9,6 +9,7 @@ local plain = cmsgpack.unpack(job.m:sub(2))
 local holder = key_holder(plain[1], o.key or job.id)
 if holder then return {holder} end
 local score = next_score(o.priority)
+count('moved', 1)
 if call('HGET', job.key, 'xp') then count('expired', -1) end
 call('ZREM', DEAD, job.id)
 call('HDEL', job.key, 'at', 'ls', 'e', 'y', 'xp', 'x', 'ra', 'c')

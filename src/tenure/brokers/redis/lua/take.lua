@@ -1,17 +1,25 @@
 -- take: hand jobs of one queue out, or repeat what this number was given.
--- ARGV: run, quiet, session, worker, number, limit, visibility timeout, bytes of bodies, `repeat` or empty,
--- how long the worker waits at most.
+-- ARGV: run, quiet, session, worker, number, limit, visibility timeout, bytes of bodies, `repeat` or `woken` (the worker
+-- has just taken the token) or empty, how long the worker waits at most, 1 where it listens on the channel meanwhile.
 -- Answers {`closed`} or {`stale`}, or {milliseconds until something is due (-1: nothing is), now, 1 where jobs wait to
 -- be handed over, job ...}; a job is id, number, hold, visibility timeout, attempts, losses, expires (or empty), run_at
 -- (or empty), m, b.
 
 local session, worker, number, limit = ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local take_vt, room, again = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'repeat'
+local take_vt, room, again, woken = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9] == 'repeat', ARGV[9] == 'woken'
 local session_key = Q .. ':s:' .. session
 local SESSION_TTL = 172800
+local SWEEP_BATCH = 100
 
-call('DEL', WAKE)  -- whoever looks has taken the token; it is put back where something is left
-local due, lease_end = catch_up()
+-- Whoever looks has taken the token; it is put back where something is left.  This write is allowed in a full memory,
+-- and allows those that follow; so does ZPOPMIN, which is the first one of nearly every look that was woken.
+local behind = GONE or not SOON or SOON <= NOW or queue[4]
+if not woken or behind or TO_NOTE or queue[6] then call('DEL', WAKE) end
+if ARGV[11] == '1' and not heard then
+  call('HSET', Q, 'heard', '1')
+  heard = '1'
+end
+if behind then rules().catch_up() else note_run() end
 local answered = call('GET', session_key)
 local refused = answered == 'closed' and 'closed' or number < tonumber(answered or 0) and 'stale'
 if refused then
@@ -29,7 +37,7 @@ local function job_line(id, n, hold, vt, f)
 end
 
 local function repeat_answer()
-  for _, id in ipairs(held_by(session)) do
+  for _, id in ipairs(rules().held_by(session)) do
     local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra', 'tk', 'v')
     f[2] = f[2] or call('GET', long(id))
     if tonumber(f[8]) == number then
@@ -39,23 +47,26 @@ local function repeat_answer()
   end
 end
 
-local HANDOUT = {'n', 's', 'w', 'tk', 'v', 'hb', 'he', 'ho', 'l', 'ca', 'er'}
 local LATE_BATCH = 1000
 
--- The next jobs of the line that may still start, as far as their bodies have room: {id, fields} each.
+-- The next jobs of the line that may still start, as far as their bodies have room: {id, fields} each, and whether there
+-- may be more.
 local function next_jobs()
-  local chosen, late = {}, 0
+  local chosen, late, late_before = {}, 0, 0
   repeat
-    local ids = call('ZRANGE', READY, #chosen, limit - 1)
-    local late_before = late
-    for _, id in ipairs(ids) do
-      if room <= 0 then return chosen end
+    late_before = late
+    local ids = call('ZPOPMIN', READY, limit - #chosen)
+    for at = 1, #ids, 2 do
+      local id = ids[at]
+      if room <= 0 then
+        for rest = at, #ids, 2 do call('ZADD', READY, ids[rest + 1], ids[rest]) end
+        return chosen, true
+      end
       local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra')
       if not f[1] then  -- somebody has deleted keys by hand; the rest has to go on
-        call('ZREM', READY, id)
         late = late + 1
       elseif f[6] and tonumber(f[6]) <= NOW then
-        end_waiting(load(id), 5, 'expired')
+        rules().end_waiting(rules().load(id), 5, 'expired')
         late = late + 1
       else
         f[2] = f[2] or call('GET', long(id)) or ''
@@ -64,49 +75,43 @@ local function next_jobs()
       end
     end
   until late == late_before or late >= LATE_BATCH
-  return chosen
+  return chosen, #chosen == limit or late > late_before
 end
 
 local function hand_out(granted)
-  local ready, leases = {}, {}
-  for at, grant in ipairs(granted) do ready[at] = grant[1] end
-  call('ZREM', READY, unpack(ready))
+  local leases, first_end = {}, SOON
   for _, grant in ipairs(granted) do
     local id, f = grant[1], grant[2]
     local job, n, vt = JOB .. id, tonumber(f[3] or 0), options(f[1]).vt or take_vt
-    if n > 0 then
-      local last = {}
-      for at, value in ipairs(call('HMGET', job, unpack(HANDOUT))) do last[HANDOUT[at]] = value end
-      keep_handout(id, last)
-      call('HDEL', job, 'he', 'ho', 'l', 'ca', 'er')
-    end
+    if n > 0 then rules().keep_handout(id) end
     if f[6] then call('ZREM', EXPIRING, id) end
-    call('HSET', job, 'st', 3, 'n', n + 1, 's', session, 'w', worker, 'tk', number, 'v', vt, 'hb', NOW)
-    leases[#leases + 1] = whole(NOW + vt)
+    call('HSET', job, 'st', '3', 'n', n + 1, 's', session, 'w', worker, 'tk', number, 'v', vt, 'hb', NOW)
+    first_end = math.min(first_end, NOW + vt)
+    leases[#leases + 1] = NOW + vt
     leases[#leases + 1] = id .. session
     job_line(id, n + 1, vt, vt, f)
   end
   call('ZADD', LEASES, unpack(leases))
-  count('handed_out', #granted)
-  count_worker(worker, 'handed_out', #granted)
-  count_worker(worker, 'running', #granted)
+  if first_end < SOON then call('HSET', Q, 'soon', first_end) end
 end
 
 if number == tonumber(answered) then
   repeat_answer()
 else
-  sweep(SWEEP_BATCH + 2 * limit)
-  local granted = (queue[6] or limit == 0) and {} or next_jobs()
-  if #granted > 0 then
-    hand_out(granted)
+  local granted, left = {}, limit == 0
+  if not queue[6] and limit > 0 then granted, left = next_jobs() end
+  if #granted > 0 then hand_out(granted) end
+  if #granted == 0 then
+    call('ZADD', IDLE, NOW + tonumber(ARGV[10]) + 2000, session)
+  elseif #granted == limit then  -- else it has room for more, and looks again at once
     call('ZREM', IDLE, session)
-  else
-    call('ZADD', IDLE, whole(NOW + tonumber(ARGV[10]) + 2000), session)
   end
   if #granted > 0 or again then call('SET', session_key, number, 'EX', SESSION_TTL) end
-  if not queue[6] and (#granted > 0 or limit == 0 or room <= 0) and call('ZCARD', READY) > 0 then wake() end
+  if (queue[5] or is_long_ago(tonumber(queue[8] or 0))) and tonumber(queue[3] or 0) <= NOW then
+    rules().sweep(SWEEP_BATCH + 2 * limit)
+  end
+  if left and not queue[6] and call('ZCARD', READY) > 0 then wake() end
 end
-local next_due = math.min(due or LAST_MOMENT, lease_end or LAST_MOMENT)
-answer[1] = next_due < LAST_MOMENT and math.max(0, next_due - NOW) or -1
+answer[1] = SOON < LAST_MOMENT and math.max(0, SOON - NOW) or -1
 write_counts()
 return answer

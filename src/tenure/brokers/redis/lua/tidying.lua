@@ -1,44 +1,27 @@
--- The queue's rules, part 4: time passing.  Every take does a bounded part of it, so that nothing else has to run.
--- The scripts that use this are told two things first: ARGV[1] run, which run of the server this is, and ARGV[2] quiet.
+-- The queue's rules, part 6: time passing.  Every take does a bounded part of it, so that nothing else has to run.
 
 local PROMOTE_BATCH = 200
 local RETURN_BATCH = 100
 local EXPIRE_BATCH = 200
-local GAP = 1000
 
-local SWEEP_BATCH = 100
-
-local queue = call('HMGET', Q, 'run', 'seen', 'keep', 'aging', 'old', 'paused', 'out', 'swept')
-local SEEN = tonumber(queue[2] or 0)
-
--- Some things are written or looked at now and then only.
-local function is_long_ago(time)
-  return NOW - time > 200 or NOW < time
-end
-
--- A server that did not answer for a while gives every running lease its full time again.  Two signs tell of it: it
--- is another run of the server than the last time, or the worker has wanted something for longer than a second while
--- no worker was answered (`quiet`: milliseconds in which it wanted nothing since its last answer; empty: no answer yet).
--- A clock that was set forward looks the same.  One that was set back would make leases longer, so they begin anew too.
+-- Give every running lease its full time again where the server did not answer for a while; see looking.lua.
 local function look_at_gap()
-  local run, quiet = ARGV[1], ARGV[2]
-  local gone = queue[1] and queue[1] ~= run
-  if SEEN > 0 and quiet ~= '' and NOW - SEEN - tonumber(quiet) > GAP then gone = true end
-  local set_back = NOW + GAP < SEEN
-  if gone or set_back then
+  if GONE then
     for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-      local lease_end = whole(NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v') or 0))
-      call('ZADD', LEASES, set_back and 'CH' or 'GT', lease_end, member)
+      local lease_end = NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v') or 0)
+      call('ZADD', LEASES, SET_BACK and 'CH' or 'GT', lease_end, member)
     end
-    queue[3] = whole(NOW + FLOOR)
+    queue[3] = NOW + FLOOR
     call('HSET', Q, 'keep', queue[3])
+    call('HDEL', Q, 'soon')
+    SOON = nil
   end
-  if is_long_ago(SEEN) or queue[1] ~= run then call('HSET', Q, 'run', run, 'seen', NOW) end
+  note_run()
 end
 
--- The first time in a set of times; nil where it is empty.
+-- The first time in a set of times.
 local function first_of(set)
-  return tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2])
+  return tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or LAST_MOMENT)
 end
 
 local function promote()
@@ -47,6 +30,7 @@ local function promote()
     call('ZREM', DUE, id)
     if m then  -- else somebody has deleted keys by hand; the rest has to go on
       local score = next_score(options(m).priority)
+      count('moved', 1)
       call('ZADD', READY, score, id)
       call('HSET', JOB .. id, 'st', 2, 'p', score)
       call('HDEL', JOB .. id, 'ra')
@@ -79,11 +63,6 @@ local function sweep_handout(sums, h)
   end
 end
 
-local function last_handout(f)
-  return {tonumber(f.n), f.s, f.w, tonumber(f.tk), tonumber(f.v), tonumber(f.hb), tonumber(f.he), tonumber(f.ho),
-    f.l and 1 or 0, f.ca or '', f.er or ''}
-end
-
 local function write_sums(sums)
   for name, n in pairs(sums) do call('HINCRBY', Q .. ':swept', name, n) end
 end
@@ -110,7 +89,6 @@ end
 
 -- Where there was more to sweep than one call does, each call goes on with it.
 local function sweep(most)
-  if not (queue[5] or is_long_ago(tonumber(queue[8] or 0))) or tonumber(queue[3] or 0) > NOW then return end
   local old = call('ZRANGEBYSCORE', ENDED, '-inf', NOW, 'LIMIT', 0, most)
   local sums = {}
   for _, id in ipairs(old) do sweep_job(sums, id) end
@@ -124,14 +102,18 @@ local function sweep(most)
 end
 
 -- The hand-out before the one that begins now is kept; of very many the oldest go.
-local function keep_handout(id, f)
-  local history = Q .. ':h:' .. id
-  call('RPUSH', history, cmsgpack.pack(last_handout(f)))
-  if tonumber(f.n) <= KEPT then return end
+local function keep_handout(id)
+  local history, job = Q .. ':h:' .. id, JOB .. id
+  local f = call('HMGET', job, 'n', 's', 'w', 'tk', 'v', 'hb', 'he', 'ho', 'l', 'ca', 'er')
+  local number = tonumber(f[1])
+  call('RPUSH', history, cmsgpack.pack({number, f[2], f[3], tonumber(f[4]), tonumber(f[5]), tonumber(f[6]),
+    tonumber(f[7]), tonumber(f[8]), f[9] and 1 or 0, f[10] or '', f[11] or ''}))
+  call('HDEL', job, 'he', 'ho', 'l', 'ca', 'er')
+  if number <= KEPT then return end
   local sums = {}
   for _ = 1, 2 do
     local oldest = cmsgpack.unpack(call('LINDEX', history, 0))
-    if oldest[1] > tonumber(f.n) - KEPT or oldest[7] > NOW - FLOOR then break end
+    if oldest[1] > number - KEPT or oldest[7] > NOW - FLOOR then break end
     sweep_handout(sums, oldest)
     call('LPOP', history)
   end
@@ -141,15 +123,11 @@ end
 -- What time has brought: every script that is told `run` and `quiet` begins with it.
 local function catch_up()
   look_at_gap()
-  local due, lease_end = first_of(DUE), first_of(LEASES)
-  if due and due <= NOW then
-    promote()
-    due = first_of(DUE)
-  end
-  if lease_end and lease_end <= NOW then
-    return_leases()
-    lease_end, due = first_of(LEASES), first_of(DUE)
+  if not SOON or SOON <= NOW then
+    if first_of(DUE) <= NOW then promote() end
+    if first_of(LEASES) <= NOW then return_leases() end
+    SOON = math.min(first_of(DUE), first_of(LEASES))
+    call('HSET', Q, 'soon', SOON)
   end
   if queue[4] then expire() end
-  return due, lease_end
 end
