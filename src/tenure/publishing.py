@@ -46,11 +46,11 @@ def add_one(app: App, message: Message) -> Job[Any]:
     if app.publish_layers:
         return _add(app, [message], lambda sent, answers: _job_or_raise(app, sent[0], answers[0]))
     try:
-        [added] = app.broker.add([message])
+        [answer] = app.broker.add([message])
     except BrokerUnavailable as error:
         error.adapt(lambda answers: _job_or_raise(app, message, answers[0]))
         raise
-    return _job_or_raise(app, message, added)
+    return _job_or_raise(app, message, answer)
 
 
 def add_many(app: App, signatures: Iterable[Signature[T]]) -> list[Job[T] | AddError]:

@@ -28,7 +28,7 @@ def test_ids_grow_while_the_clock_stands_or_goes_back() -> None:
 def test_a_full_millisecond_borrows_from_the_next() -> None:
     ids = Ids(wall=lambda: 5.0, seed=lambda: lambda n: (1 << n) - 1)
     ids.make()
-    ids._field = (1 << 74) - 2
+    ids._last |= (1 << 62) - 1
     late = ids.make()
     assert uuid.UUID(late).int >> 80 == 5001
     assert ids.make() > late

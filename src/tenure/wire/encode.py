@@ -37,18 +37,9 @@ def hello(session: str, role: Role, name: str) -> bytes:
 
 def add(message: Message, body: bytes) -> bytes:
     """An add with its body."""
-    names = f"{quote_name(message.queue)} {quote_name(message.task)}"
-    head = f"add {message.id} {names} {message.fingerprint.hex()} {len(body)}"
-    options = (
-        message.key,
-        message.priority,
-        message.run_at,
-        message.expires,
-        message.visibility_timeout,
-        message.max_attempts,
-        message.max_losses,
-    )
-    if options != _DEFAULTS:
+    id, task, _, _, print_, queue, key, priority, run_at, expires, _, vt, attempts, losses, _, _ = message
+    head = f"add {id} {quote_name(queue)} {quote_name(task)} {print_.hex()} {len(body)}"
+    if (key, priority, run_at, expires, vt, attempts, losses) != _DEFAULTS:
         head += _add_options(message)
     return b"%b\n%b\n" % (head.encode("ascii"), body)
 
