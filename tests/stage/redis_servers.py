@@ -363,12 +363,13 @@ def clustered(place: Path, nodes: int = 3) -> Iterator[Cluster]:
             for number in range(nodes)
         ]  # fmt: skip
         edges = [16384 * number // nodes for number in range(nodes + 1)]
-        for server, begin, end in zip(servers, edges, edges[1:], strict=False):
+        for epoch, (server, begin, end) in enumerate(zip(servers, edges, edges[1:], strict=False), 1):
+            # As `redis-cli --cluster create` does: nodes that settle it later can take a slot back that has moved.
+            server.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
             server.command("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
-        first = servers[0]
         for server in servers[1:]:
             bus = int(server.command("CONFIG", "GET", "cluster-port")[1])
-            first.command("CLUSTER", "MEET", "127.0.0.1", server.port, bus)
+            servers[0].command("CLUSTER", "MEET", "127.0.0.1", server.port, bus)
         cluster = Cluster(servers)
         cluster.wait_ok()
         yield cluster
