@@ -30,6 +30,7 @@ from tenure.packable import SCALARS, find_fault
 from tenure.packing import MARK, MARK_BYTES, canonical, packed_plain, packed_walk, write, write_call
 
 _STR = frozenset({str})
+_NO_KWARGS: dict[str, Any] = {}
 _MADE_FROM: dict[bytes, Callable[[list[Any]], Any]] = {b"t": tuple, b"s": set, b"f": frozenset}
 _TIMESTAMPS = (b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff")
 _TIMESTAMP_TYPE = b"\xff"
@@ -82,6 +83,15 @@ def pack_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], enums: Enums = N
         return packed_plain((args, kwargs)) if plain else packed_walk(write_call, (args, kwargs), enums)
     except ValueError:
         _raise_fault(enums, ("args", args), ("kwargs", kwargs))
+
+
+def pack_scalar_call(task: str, args: tuple[Any, ...]) -> tuple[bytes, bytes]:
+    """Return what `pack_call` and `fingerprint` do for a call whose arguments are all of the types in `SCALARS`."""
+    try:
+        packed = packed_plain((args, _NO_KWARGS))
+    except ValueError:
+        _raise_fault(NO_ENUMS, ("args", args))
+    return packed, _digest(task, packed)
 
 
 def pack_value(value: Any, path: str = "value", enums: Enums = NO_ENUMS) -> bytes:
@@ -143,6 +153,10 @@ def fingerprint(
             packed = canonical([list(args), dict(kwargs)], -2, enums)
         except ValueError:
             _raise_fault(enums, ("args", args), ("kwargs", kwargs))
+    return _digest(task, packed)
+
+
+def _digest(task: str, packed: bytes) -> bytes:
     return blake2b(b"%b\0%b" % (task.encode(), packed), digest_size=16).digest()
 
 

@@ -20,6 +20,7 @@ from tenure.codec import (
     deflate,
     fingerprint,
     pack_call,
+    pack_scalar_call,
     pack_value,
     plain_args,
     unpack_call,
@@ -30,9 +31,9 @@ from tenure.functions import callers_signature, is_coroutine_function
 from tenure.hints import Plan, plan
 from tenure.ids import new_id
 from tenure.job import Job
-from tenure.leaves import NO_ENUMS
 from tenure.message import DEFAULT_QUEUE, NO_HEADERS, Message
 from tenure.names import checked, shown
+from tenure.packable import SCALARS
 from tenure.recipes import recipes_of
 from tenure.retry import Backoff
 from tenure.signature import NO_OPTIONS, CallOptions, CallWords, Signature, call_options
@@ -68,7 +69,6 @@ class Task(Generic[P, R]):
         self._hinted = function  # kept beside `fn`, in whose place a test may put another
         self._plan: Plan | None = None
         self._known: AbstractSet[tuple[object, ...]] = frozenset()
-        self._enums = NO_ENUMS
         if defaults.key is not None:
             _check_key_takes(name, defaults.key, signature)
         self.belong_to(app)
@@ -168,7 +168,7 @@ class Task(Generic[P, R]):
         if made is None:
             made = plan(self._hinted, self._binding.signature, self.name)
             made = self._plan = replace(made, enums=made.enums.with_(self.app.enums))
-            self._known, self._enums = made.known, made.enums
+            self._known = made.known
         return made
 
     def forget_plan(self) -> None:
@@ -181,15 +181,12 @@ class Task(Generic[P, R]):
         if self._routed and options.queue is None:
             options = replace(options, queue=self.app.routing.of_call(self.name, args, kwargs))
         filled = self._binding.filled(args, kwargs)
-        if filled is not None:
-            key = self._key(options, filled, {})
-            if kwargs or (*map(type, args),) not in self._known:
-                return self._hinted_message(args, kwargs, key, options)
-            packed = pack_call(args, kwargs, self._enums)
-            same = packed if len(filled) == len(args) else None
-            print_ = fingerprint(self.name, filled, kwargs, same, self._enums)
-            return self._made(packed, print_, key, options)
-        return self._bound_message(args, kwargs, options)
+        if filled is None:
+            return self._bound_message(args, kwargs, options)
+        key = self._key(options, filled, {})
+        if filled is args and (types := (*map(type, args),)) in self._known and SCALARS.issuperset(types):
+            return self._made(*pack_scalar_call(self.name, args), key, options)
+        return self._hinted_message(args, kwargs, key, options)
 
     def _hinted_message(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], key: str | None, options: CallOptions
