@@ -7,7 +7,6 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -58,7 +57,7 @@ def test_as_json_each_line_names_its_job_and_no_line_its_arguments(bare: Stage, 
     done = logged.once.delay(SECRET)
     dead = logged.fails.options(key="k").delay(SECRET, note=SECRET)
     unkept = logged.afails.delay(SECRET)
-    logged.app.add_message(replace(logged.once.message((SECRET,), {}, NO_OPTIONS), task="typed"))
+    logged.app.add_message(logged.once.message((SECRET,), {}, NO_OPTIONS)._replace(task="typed"))
     wait_for(lambda: bare.totals()["dead"] == 2 and bare.totals()["done"] == 2, 15, "all are over")
     assert worker.stop() == 0
     lines = objects(worker.output)
