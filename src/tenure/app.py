@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Never, TypeVar, Unpack, overload
 
 from tenure import apps
-from tenure.broker import Broker, ProducerCounts
+from tenure.broker import NOTHING_ADDED, Broker, ProducerCounts
 from tenure.config import Loaded, Settings, checked_number, find_broker, find_broker_and_source, load, seconds, whole
 from tenure.definition import TaskMaker, define
 from tenure.errors import AddError, ConfigError, TaskDefinitionError
@@ -94,6 +94,7 @@ class App(TaskMaker, Hooks):
         self._elsewhere: dict[str, Task[..., Any]] = {}
         self._lock = threading.Lock()
         self._broker: Broker | None = None
+        self._counted = NOTHING_ADDED  # over brokers that were closed
         self._senders: ThreadPoolExecutor | None = None
         apps.add(self)
 
@@ -210,8 +211,9 @@ class App(TaskMaker, Hooks):
 
     @property
     def counts(self) -> ProducerCounts:
-        """What this process's adds came to so far."""
-        return ProducerCounts(0, 0, 0) if self._broker is None else self._broker.counts()
+        """What this process's adds came to so far, those before a `close()` included."""
+        broker = self._broker or (None if isinstance(self._given, str | None) else self._given)
+        return self._counted if broker is None else self._counted.plus(broker.counts())
 
     @property
     def settings(self) -> Settings:
@@ -235,12 +237,13 @@ class App(TaskMaker, Hooks):
     def on_broker(self, broker: str | Broker) -> Iterator[None]:
         """Use another broker inside of the `with` block, as tests do; the app's own comes back after it."""
         self.close()
-        before, self._given = self._given, broker
+        before = self._given, self._counted
+        self._given, self._counted = broker, NOTHING_ADDED
         try:
             yield
         finally:
             self.close()
-            self._given = before
+            self._given, self._counted = before
 
     def close(self) -> None:
         """Close the connections; the app can still be used and opens new ones."""
@@ -251,6 +254,8 @@ class App(TaskMaker, Hooks):
             senders.shutdown()  # what was called for is added first
         if broker is not None:
             broker.close()
+            if broker is not self._given:  # one that was given goes on counting when it is used again
+                self._counted = self._counted.plus(broker.counts())
 
     def import_includes(self) -> None:
         """Import the modules in `include`, so that their tasks are known; an error in one of them comes through."""
@@ -295,6 +300,7 @@ class App(TaskMaker, Hooks):
         """Let go of the parent's broker and lock in the child of a fork, without closing what the parent uses."""
         self._lock = threading.Lock()
         self._broker = None
+        self._counted = NOTHING_ADDED
         self._senders = None
 
     def _load(self) -> Loaded:

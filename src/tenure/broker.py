@@ -135,6 +135,12 @@ class ProducerCounts(NamedTuple):
     duplicates: int
     unconfirmed: int
 
+    def plus(self, more: ProducerCounts) -> ProducerCounts:
+        """Return both together."""
+        return ProducerCounts(*map(sum, zip(self, more, strict=True)))
+
+
+NOTHING_ADDED = ProducerCounts(0, 0, 0)
 
 CancelAnswer = Literal["cancelled", "asked", "already done", "already dead", "already cancelled"]
 """What becomes of a wish to cancel: the job never runs; it runs, and is told; or it had ended before."""

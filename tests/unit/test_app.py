@@ -177,16 +177,30 @@ def test_the_broker_is_made_when_it_is_first_needed(monkeypatch: pytest.MonkeyPa
     app.use_broker("tenure://elsewhere:2")
     task.delay(3)
     assert made[1][0] == "tenure://elsewhere:2"
+    assert app.counts.added == 3
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         task.delay(4)
-        os.write(writing, f"{len(made)} {len(made[1][2].messages)} {made[1][2].closed}".encode())
+        os.write(writing, f"{len(made)} {len(made[1][2].messages)} {made[1][2].closed} {app.counts.added}".encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(reading, 100) == b"3 1 0"
+    assert os.read(reading, 100) == b"3 1 0 1"
     os.close(reading)
     os.close(writing)
+
+
+def test_what_was_added_is_counted_over_a_close(app: App, broker: FakeBroker) -> None:
+    task = app.task(charge)
+    task.delay(1)
+    app.close()
+    assert app.counts.added == 1
+    task.delay(2)
+    assert app.counts.added == 2
+    with app.on_broker(FakeBroker()):
+        task.delay(3)
+        assert app.counts.added == 1
+    assert app.counts.added == 2
 
 
 def test_a_broker_that_was_given_has_no_url(app: App, broker: FakeBroker) -> None:
