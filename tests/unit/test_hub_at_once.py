@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tenure.engine.store import DbError
 from tenure.server.hub import AT_ONCE
 from tests.property.lab import Lab, Line, hexid, take
 
@@ -110,3 +111,20 @@ def test_what_cannot_be_committed_is_undone_and_left_to_a_turn(lab: Lab) -> None
     lab.turn()
     assert line.ask(lab.add(2)) == f"ok {hexid(2)} created"
     assert lab.counts() == {"added": 2, "ready": 2}
+
+
+def test_where_it_cannot_even_be_undone_the_next_turn_tries_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = lab.connect()
+    line.ask(lab.add(1))
+    lab.fail()
+    with monkeypatch.context() as broken:
+        broken.setattr(lab.engine, "rollback", _unreadable)
+        assert at_once(lab, line, lab.add(2)) is None
+        assert line.ask(lab.add(2)).startswith("err storage ")
+    lab.heal()
+    assert line.ask(lab.add(2)) == f"ok {hexid(2)} created"
+    assert lab.counts() == {"added": 2, "ready": 2}
+
+
+def _unreadable(mono: float) -> None:
+    raise DbError("disk I/O error")

@@ -117,7 +117,7 @@ class Hub:
         try:
             answer = self._engine.add(command, wall)
             self._engine.commit()
-        except Exception:  # noqa: BLE001  (the common way meets it again, undoes the turn and tells)
+        except Exception:  # noqa: BLE001  (the common way meets it again and tells)
             self._roll_back(mono)
             return None
         self._at_once -= 1
@@ -198,7 +198,8 @@ class Hub:
         self._waiting.begin()
         try:
             if self._unsound:
-                self._roll_back(mono)
+                self._engine.rollback(mono)
+                self._unsound = False
             for connection, command, arrived in together(inbox):
                 self._apply(connection, command, arrived, wall, mono)
             if time:
@@ -224,15 +225,17 @@ class Hub:
             asking.busy = False
         del self._questions[questions:]
         self._waiting.undo()
-        try:
-            self._roll_back(mono)
-        except DbError:
-            log.exception("the store cannot even be read; every turn begins with another try")
+        self._roll_back(mono)
 
     def _roll_back(self, mono: float) -> None:
-        self._unsound = True  # until the engine's books are read anew, they are ahead of the file
-        self._engine.rollback(mono)
-        self._unsound = False
+        """Undo what the engine did; where even that fails, the next attempt begins with another try."""
+        self._failing = self._unsound = True  # until the engine's books are read anew, they are ahead of the file
+        try:
+            self._engine.rollback(mono)
+        except DbError:
+            log.exception("the store cannot even be read; every turn begins with another try")
+        else:
+            self._unsound = False
 
     def _ask_snapshots(self, mono: float) -> None:
         """Open what the long answers are made from, at the commit of this turn."""
