@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -24,6 +25,34 @@ def lab(redis_server: RedisServer) -> Iterator[RedisLab]:
         one = RedisLab(redis_server)
         yield one
         one.close()
+
+
+Spoil = Callable[..., None]
+
+
+def _field(name: str, value: str) -> Spoil:
+    def spoil(lab: RedisLab, id: str, queue: str = "q") -> None:
+        lab.server.command("HSET", f"tenure:{{{queue}}}:j:{id}", name, value)
+
+    return spoil
+
+
+def _a_string(lab: RedisLab, id: str, queue: str = "q") -> None:
+    lab.server.command("SET", f"tenure:{{{queue}}}:j:{id}", "junk")
+
+
+def _no_message(lab: RedisLab, id: str, queue: str = "q") -> None:
+    lab.server.command("HDEL", f"tenure:{{{queue}}}:j:{id}", "m")
+
+
+@pytest.fixture(
+    params=[_field("m", "junk"), _field("m", "1"), _field("m", "d\xc1"), _field("n", "junk"), _a_string, _no_message],
+    ids=["junk", "one byte", "no plain message", "no number", "string", "no message"],
+)
+def spoil(request: pytest.FixtureRequest) -> Spoil:
+    """Spoils the record of a job."""
+    spoil: Spoil = request.param
+    return spoil
 
 
 def ids(deliveries: object) -> list[int]:
@@ -358,6 +387,23 @@ def test_what_is_long_is_kept_beside_the_job_and_goes_with_it(lab: RedisLab) -> 
     assert lab.server.command("KEYS", "tenure:{q}:b:*") == []
 
 
+def test_what_is_cancelled_lets_go_of_its_body_at_once(lab: RedisLab) -> None:
+    lab.add(*(message(n, args=b"a" * 1_000) for n in range(1, 5)), message(5))
+    consumer, admin = lab.consumer(), lab.broker.admin()
+    (held,) = consumer.take(1, 0)
+    admin.cancel(hexid(1))
+    keys = [f"tenure:{{q}}:b:{hexid(n)}".encode() for n in (1, 2, 3, 4)]
+    assert sorted(lab.server.command("KEYS", "tenure:{q}:b:*")) == keys, "one that runs may have to begin again"
+    assert admin.cancel(hexid(2)) == "cancelled"
+    assert admin.purge_queue("q") == 3
+    consumer.settle([Settlement(held.receipt, "cancel")])
+    assert lab.server.command("KEYS", "tenure:{q}:b:*") == []
+    assert not lab.server.command("HEXISTS", f"tenure:{{q}}:j:{hexid(5)}", "b")
+    shown = [admin.job(hexid(n)) for n in range(1, 6)]
+    assert [job and job["state"] for job in shown] == ["cancelled"] * 5
+    assert {one.state for one in lab.broker.results().states([hexid(n) for n in range(1, 6)])} == {"cancelled"}
+
+
 def test_keys_that_somebody_has_deleted_stop_nothing_else(lab: RedisLab) -> None:
     soon = When(1.0, True)
     lab.add(message(1), message(2, run_at=soon), message(3, expires=soon), message(4), message(5, args=b"a" * 100))
@@ -373,6 +419,77 @@ def test_keys_that_somebody_has_deleted_stop_nothing_else(lab: RedisLab) -> None
     assert left.message.id == hexid(5)
     for name in ("ready", "due", "expiring"):
         assert lab.server.command("ZCARD", f"tenure:{{q}}:{name}") == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- spoiled
+
+
+def test_a_spoiled_record_costs_no_other_job_of_its_take(lab: RedisLab, spoil: Spoil) -> None:
+    lab.add(*(message(n, key=f"k{n}") for n in range(1, 9)))
+    spoil(lab, hexid(8))
+    consumer, admin = lab.consumer(), lab.broker.admin()
+    shown = admin.job(hexid(8))
+    assert shown is not None
+    assert "its record is spoiled" in shown["reason"]
+    taken = consumer.take(10, 0)
+    assert set(range(1, 8)) <= set(ids(taken))
+    raw = [one for one in taken if isinstance(one.message, Raw)]
+    consumer.settle([Settlement(one.receipt, "dead", reason="spoiled") for one in raw])
+    consumer.settle([done(one) for one in taken if one not in raw])
+    assert lab.counts() == {
+        "added": 8, "done": 7, "dead": 1, "handed_out": 7 + len(raw), "/done": 7, **({"/dead": 1} if raw else {})
+    }  # fmt: skip
+    (dead,) = admin.dead("q", 10, None)
+    assert dead["id"] == hexid(8)
+    assert "spoiled" in dead["reason"] or "could not be read" in dead["reason"]
+    assert lab.add(message(9, key="k8"))[0].created, "nobody could read its key, which is free all the same"
+    assert admin.purge(hexid(8)) == "purged"
+
+
+def test_a_spoiled_record_ends_no_other_script_in_its_middle(lab: RedisLab, spoil: Spoil) -> None:
+    soon = When(1.0, True)
+    lab.add(*(message(n, key=f"k{n}") for n in range(1, 7)))
+    lab.add(*(message(n, run_at=soon) for n in range(7, 9)), *(message(n, queue="e", expires=soon) for n in (9, 10)))
+    consumer, admin, keeper = lab.consumer(), lab.broker.admin(), lab.broker.keeper()
+    held = consumer.take(6, 0)
+    for n in (1, 3, 5, 7):
+        spoil(lab, hexid(n))
+    spoil(lab, hexid(9), "e")
+    assert all(one.deadline is not None for one in keeper.extend([Extend(one.receipt) for one in held])[1::2])
+    states = lab.broker.results().states([hexid(n) for n in range(1, 11)])
+    assert [states[n].state for n in (1, 3, 5, 7, 9)] == ["running"] * 3 + ["scheduled", "ready"]
+    answers = consumer.settle([done(held[0]), done(held[1]), Settlement(held[2].receipt, "retry"), done(held[3])])
+    assert answers[1::2] == [Settled("ok", "done")] * 2
+    keeper.bye(session_of(1), "lost", "it died", [one.receipt for one in held])
+    lab.pass_time(60)
+    admin.queues()
+    assert {6, 8} <= set(ids(lab.consumer(2).take(10, 0)))
+    assert lab.consumer(3, ["e"]).take(10, 0) == []
+    assert admin.job(hexid(10))["state"] == "dead"  # type: ignore[index]
+    for n in (1, 3, 5, 7, 9):
+        for verb in (admin.cancel, admin.requeue, admin.purge):
+            with suppress(JobNotFound):
+                verb(hexid(n))
+        assert admin.job(hexid(n)) is None or admin.job(hexid(n))["id"] == hexid(n)  # type: ignore[index]
+    admin.dead(None, 100, None)
+    assert admin.record()["balanced"]
+    assert admin.purge_queue("q") >= 0
+    lab.pass_time(200_000)
+    lab.consumer(4).take(10, 0)
+    assert admin.record()["balanced"]
+    keeper.close()
+
+
+def test_a_spoiled_hand_out_costs_its_job_only(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    consumer = lab.consumer()
+    consumer.settle([Settlement(one.receipt, "retry") for one in consumer.take(2, 0)])
+    lab.server.command("HSET", f"tenure:{{q}}:j:{hexid(1)}", "he", "junk")
+    lab.pass_time(60)
+    assert ids(consumer.take(2, 0)) == [2]
+    shown = lab.broker.admin().job(hexid(1))
+    assert shown is not None
+    assert (shown["state"], shown["reason"][:30]) == ("dead", "its record could not be read: ")
 
 
 # ---------------------------------------------------------------------------------------------------------- retention

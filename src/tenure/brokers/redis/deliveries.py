@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenure.brokers.redis.packed import Head, read_head
+from tenure.brokers.redis.packed import UNKNOWN_TASK, read_head
 from tenure.clock import own_deadline
 from tenure.codec import decode_body
 from tenure.errors import DecodeError
@@ -30,13 +30,13 @@ def _delivery(
     vt: int,
     attempts: int,
     losses: int,
-    expires: bytes,
-    run_at: bytes,
+    expires: int | bytes,
+    run_at: int | bytes,
     packed: bytes,
     body: bytes,
 ) -> Delivery:
     return Delivery(
-        _message(queue, id.decode(), vt / 1000, expires, run_at, read_head(packed), body),
+        _message(queue, id.decode(), vt / 1000, expires, run_at, packed, body),
         b"%b:%d" % (id, number),
         number,
         attempts + 1,
@@ -48,10 +48,17 @@ def _delivery(
 
 
 def _message(
-    queue: str, id: str, visibility_timeout: float, expires: bytes, run_at: bytes, head: Head, body: bytes
+    queue: str,
+    id: str,
+    visibility_timeout: float,
+    expires: int | bytes,
+    run_at: int | bytes,
+    packed: bytes,
+    body: bytes,
 ) -> Message | Raw:
-    task, fingerprint, key, priority, max_attempts, max_losses = head
+    task = UNKNOWN_TASK
     try:
+        task, fingerprint, key, priority, max_attempts, max_losses = read_head(packed)
         version, args, checksum, headers, timeout = decode_body(body)
     except DecodeError as error:
         return Raw(id, queue, task, body, str(error), error.version)

@@ -9,10 +9,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from msgpack import packb, unpackb
+from msgpack import UnpackException, packb, unpackb
 
+from tenure.errors import DecodeError
 from tenure.message import DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, DEFAULT_PRIORITY, Message, When
 from tenure.wire.encode import milliseconds
+
+UNKNOWN_TASK = "?"
+"""Stands for the task of a job whose head cannot be read."""
 
 _PLAINLY = b"d"
 _PLAIN = (None, DEFAULT_PRIORITY, None, DEFAULT_MAX_ATTEMPTS, DEFAULT_MAX_LOSSES, None, None)
@@ -76,12 +80,17 @@ def _time(when: When | None) -> tuple[int, bool] | None:
 
 
 def read_head(packed: bytes) -> Head:
-    """Return what a head says."""
-    if packed[:1] == _PLAINLY:
-        return Head(_plain_task(packed[:-16]), packed[-16:])
-    fields: list[Any] = unpackb(packed[1:], raw=True, use_list=True)
-    task, fingerprint, key, priority, _, max_attempts, max_losses, *_ = fields
-    return Head(task.decode(), fingerprint, None if key is None else key.decode(), priority, max_attempts, max_losses)
+    """Return what a head says; raises DecodeError where somebody has put something else in its place."""
+    try:
+        if packed[:1] == _PLAINLY:
+            return Head(_plain_task(packed[:-16]), packed[-16:])
+        fields: list[Any] = unpackb(packed[1:], raw=True, use_list=True)
+        task, fingerprint, key, priority, _, max_attempts, max_losses, *_ = fields
+        text = None if key is None else key.decode()
+        return Head(task.decode(), bytes(fingerprint), text, int(priority), int(max_attempts), int(max_losses))
+    except (ValueError, TypeError, LookupError, AttributeError, UnpackException) as error:
+        what = str(error) or type(error).__name__
+        raise DecodeError(f"the field m of its record in Redis, what the job is, cannot be read: {what}") from None
 
 
 @lru_cache(maxsize=1024)

@@ -46,7 +46,7 @@ def _aside(name: str, parts: tuple[str, ...], *wanted: str) -> str:
 _ASIDE = {
     "keys()": _aside("keys", ("keys",), "key_holder", "hold_key", "held_by_another"),
     "rules()": _aside(
-        "rules", ("ending", "tidying"), "catch_up", "end_waiting", "held_by", "keep_handout", "load", "sweep"
+        "rules", ("ending", "tidying"), "bury", "catch_up", "end_waiting", "guarded", "held_by", "keep_handout", "sweep"
     ),
 }
 

@@ -11,6 +11,14 @@ local function known(job, state)
   return 1
 end
 
+-- Whether there was no such job, and it is begun.  What is no record of a job any more was one when it was added.
+local function begin(job)
+  local new = redis.pcall('HSETNX', job, 'st', '2')
+  if type(new) == 'number' then return new == 1 end
+  if new.err:find('WRONGTYPE') then return false end
+  return call('HSETNX', job, 'st', '2') == 1
+end
+
 local switches = nil
 
 -- Store a job.  Answers 1 (stored, now or before), 2 (it is the queue's first), {1, first id} (its key is held),
@@ -24,13 +32,13 @@ local function add(id, m, b, whatever)
     heard = switches[5]
   end
   if o.key or switches[1] or switches[2] then
-    local state = call('HGET', job, 'st')
+    local state = fields(id, 'st')[1]
     if state then return known(job, state) end
     if switches[1] and not whatever then return {3} end
     local answer = keys().held_by_another(id, m, o)
     if answer then return answer end
   end
-  if call('HSETNX', job, 'st', '2') == 0 then return known(job, call('HGET', job, 'st')) end
+  if not begin(job) then return known(job, fields(id, 'st')[1]) end
   local score = next_score(o.priority)
   stored = stored + 1
   if #b > SHORT then

@@ -6,10 +6,11 @@ local session, how, cause = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 in_spite_of_full_memory()
 call('SET', Q .. ':s:' .. session, 'closed', 'EX', 172800)
 call('ZREM', IDLE, session)
-for _, id in ipairs(held_by(session)) do cut_off(load(id), how, cause) end
+for _, id in ipairs(held_by(session)) do guarded(cut_off, id, how, cause) end
 local answers = {}
 for at = 4, #ARGV, 2 do
-  local handout = ended(load(ARGV[at]), tonumber(ARGV[at + 1]))
+  local known, handout = pcall(ended, load(ARGV[at]), tonumber(ARGV[at + 1]))
+  handout = known and handout
   answers[#answers + 1] = handout and handout.how or 0
   answers[#answers + 1] = handout and handout.late and 1 or 0
 end

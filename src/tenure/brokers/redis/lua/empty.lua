@@ -7,7 +7,7 @@ local most, cancelled = tonumber(ARGV[1]), 0
 for _, set in ipairs({READY, DUE}) do
   if cancelled < most then
     for _, id in ipairs(call('ZRANGE', set, 0, most - cancelled - 1)) do
-      end_waiting(load(id), 6, 'purged from its queue', tonumber(ARGV[2]))
+      guarded(end_waiting, id, 6, 'purged from its queue', tonumber(ARGV[2]))
       cancelled = cancelled + 1
     end
   end

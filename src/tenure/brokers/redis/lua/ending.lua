@@ -2,11 +2,12 @@
 
 -- A job as its end has to know it.
 local function load(id)
-  local f = call('HMGET', JOB .. id, 'st', 'n', 's', 'w', 'at', 'ls', 'c', 'm', 'wt', 'p', 'x')
-  if not f[1] then return nil end
+  local f = fields(id, 'st', 'n', 's', 'w', 'at', 'ls', 'c', 'm', 'wt', 'p', 'x')
+  local state = tonumber(f[1])
+  if not state then return nil end
   return {
-    id = id, key = JOB .. id, state = tonumber(f[1]), number = tonumber(f[2] or 0), session = f[3], worker = f[4],
-    attempts = tonumber(f[5] or 0), losses = tonumber(f[6] or 0), cancel = f[7], m = f[8], waiters = f[9],
+    id = id, key = JOB .. id, state = state, number = tonumber(f[2]) or 0, session = f[3] or '', worker = f[4] or '',
+    attempts = tonumber(f[5]) or 0, losses = tonumber(f[6]) or 0, cancel = f[7], m = f[8], waiters = f[9],
     place = f[10], expires = f[11],
   }
 end
@@ -16,7 +17,8 @@ local function load_dead(id)
   local job = load(id)
   if not job or job.state == 8 then return nil, 'unknown' end
   if job.state ~= 5 then
-    return nil, 'already ' .. ({'scheduled', 'ready', 'running', 'done', 'dead', 'cancelled', 'purged'})[job.state]
+    local states = {'scheduled', 'ready', 'running', 'done', 'dead', 'cancelled', 'purged'}
+    return nil, states[job.state] and 'already ' .. states[job.state] or 'unknown'
   end
   return job
 end
@@ -31,6 +33,45 @@ local function tell(id, channels)
     for channel in channels:gmatch('%S+') do call('PUBLISH', channel, id) end
     call('HDEL', JOB .. id, 'wt')
   end
+end
+
+-- A job whose record cannot be read, for that reason or since there is none, is put where an operator sees it and where
+-- it is in nobody's way: on the dead list.
+local function bury(id, why)
+  for _, set in ipairs({READY, DUE, EXPIRING}) do call('ZREM', set, id) end
+  for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
+    if member:sub(1, 32) == id then call('ZREM', LEASES, member) end
+  end
+  if call('ZSCORE', ENDED, id) then return end
+  local key = JOB .. id
+  local kind = call('TYPE', key).ok
+  if kind == 'none' then
+    why = 'it was gone'
+  elseif kind ~= 'hash' then
+    call('DEL', key)
+    why = 'it was a ' .. kind
+  end
+  local f = call('HMGET', key, 'n', 'ho', 'w', 'wt')
+  if (tonumber(f[1]) or 0) > 0 and not f[2] then
+    call('HSET', key, 'ho', 6, 'he', NOW)
+    count_worker(f[3] or '', '/lost', 1)
+  end
+  call('HDEL', key, 'ra', 'x')
+  why = type(why) == 'table' and why.err or tostring(why)
+  call('HSET', key, 'st', 5, 'e', NOW, 'y', 'its record could not be read: ' .. why)
+  call('ZADD', DEAD, 0, id)
+  tell(id, f[4])
+end
+
+-- Do something with a job; one that it fails with is buried, and stops nothing else.
+local function guarded(act, id, ...)
+  local done, answer = pcall(act, id, ...)
+  if done then return answer end
+  bury(id, answer)
+end
+
+local function loaded(id)
+  return load(id) or error('it has no state')
 end
 
 local function keep_until(keep)
@@ -56,6 +97,10 @@ local function over(job, state, keep)
     call('ZADD', DEAD, 0, job.id)
   else
     call('ZADD', ENDED, keep_until(keep), job.id)
+    if state == 6 then  -- it never runs again, so nothing needs its body
+      call('HDEL', job.key, 'b')
+      call('DEL', long(job.id))
+    end
     count(state == 4 and 'done' or 'cancelled', 1)
   end
   tell(job.id, job.waiters)
@@ -117,7 +162,8 @@ local function end_ready(job, how, cause)
 end
 
 -- The hand-out ended without the worker's word: given back, or dead at the last loss, or cancelled.
-local function cut_off(job, how, cause)
+local function cut_off(id, how, cause)
+  local job = loaded(id)
   if job.cancel then
     end_cancelled(job, how, 'cancelled while it ran', '', 0)
   elseif how ~= 4 and job.losses + 1 >= options(job.m).max_losses then
@@ -128,7 +174,8 @@ local function cut_off(job, how, cause)
 end
 
 -- A job that waits is over: dead (expired) or cancelled.
-local function end_waiting(job, state, reason, keep)
+local function end_waiting(id, state, reason, keep)
+  local job = loaded(id)
   call('ZREM', READY, job.id)
   call('ZREM', DUE, job.id)
   call('ZREM', EXPIRING, job.id)

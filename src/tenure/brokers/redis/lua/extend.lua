@@ -7,13 +7,13 @@ look_at_gap()
 local answers = {}
 for at = 3, #ARGV, 4 do
   local id, number = ARGV[at], ARGV[at + 1]
-  local f = call('HMGET', JOB .. id, 'st', 'n', 's', 'v', 'c')
+  local f = fields(id, 'st', 'n', 's', 'v', 'c')
   local hold, mark = -2, 0
-  if f[1] == '3' and f[2] == number then
+  if f[1] == '3' and f[2] == number and f[3] and tonumber(f[4]) then
     local member = id .. f[3]
     call('ZADD', LEASES, 'GT', NOW + tonumber(f[4]), member)
     hold = tonumber(call('ZSCORE', LEASES, member)) - NOW
-    mark = tonumber(f[5] or 0)
+    mark = tonumber(f[5]) or 0
     if ARGV[at + 2] == '1' then call('HSET', JOB .. id, 'pg', ARGV[at + 3]) end
   elseif f[1] then
     hold = -1

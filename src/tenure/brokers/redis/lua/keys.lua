@@ -4,14 +4,18 @@
 -- automatic key of a job.
 local function key_holder(task, key)
   local held = call('GET', key_of(task, key))
-  if held then return held:sub(1, 32), held:sub(33) end
+  if held then
+    local state = tonumber(fields(held:sub(1, 32), 'st')[1])
+    if state == 5 or state == 6 or state == 7 then return nil end  -- it was spoiled, and nobody could read its key
+    return held:sub(1, 32), held:sub(33)
+  end
   if #key ~= 32 or not key:match('^[0-9a-f]+$') then return nil end
-  local job = call('HMGET', JOB .. key, 'st', 'm')
+  local job = fields(key, 'st', 'm')
   local state = tonumber(job[1])
   if not state or state == 5 or state == 6 or state == 7 or state == 8 then return nil end
-  local o = cmsgpack.unpack(job[2]:sub(2))
-  if o[3] or o[1] ~= task then return nil end
-  return key, o[2]
+  local o = head(job[2])
+  if o.key or o.task ~= task then return nil end
+  return key, o.fingerprint
 end
 
 local function hold_key(task, key, id, fingerprint)
@@ -21,11 +25,7 @@ end
 
 -- The answer to an add whose key is held by another job; nil where it is not.  `m` and `o`: of the job to be added.
 local function held_by_another(id, m, o)
-  local plain = o
-  if o == PLAIN then
-    plain = cmsgpack.unpack(m:sub(2))
-    plain = {task = plain[1], fingerprint = plain[2]}
-  end
+  local plain = o == PLAIN and head(m) or o
   local first, fingerprint = key_holder(plain.task, plain.key or id)
   if first and fingerprint ~= plain.fingerprint then return {2, first, plain.key or id} end
   if first then

@@ -94,14 +94,34 @@ local function write_counts()
   end
 end
 
+-- Fields of a job; none where there is no hash: a record that somebody has spoiled must not stop the other jobs.
+local function fields(id, ...)
+  local f = redis.pcall('HMGET', JOB .. id, ...)
+  return f.err and {} or f
+end
+
+-- Where it cannot be read, the message is one of no task, and all is as it is by default.
+local SPOILED = {task = '', fingerprint = '', priority = 5, max_attempts = 20, max_losses = 5}
+
 -- What the message says beside its body.
-local function options(m)
-  if m:byte(1) == 100 then return PLAIN end
-  local o = cmsgpack.unpack(m:sub(2))
+local function head(m)
+  local unpacked, o = pcall(cmsgpack.unpack, (m or ''):sub(2))
+  if not unpacked or type(o) ~= 'table' or type(o[1]) ~= 'string' or type(o[2]) ~= 'string' then return SPOILED end
+  if m:byte(1) == 100 then
+    return {task = o[1], fingerprint = o[2], priority = 5, max_attempts = 20, max_losses = 5}
+  end
+  local vt, numbers = type(o[5]), type(o[4]) .. type(o[6]) .. type(o[7])
+  if numbers ~= 'numbernumbernumber' or vt ~= 'number' and vt ~= 'nil' then return SPOILED end
   return {
     task = o[1], fingerprint = o[2], key = o[3], priority = o[4], vt = o[5], max_attempts = o[6], max_losses = o[7],
     run_at = o[8], expires = o[9],
   }
+end
+
+-- The same, but for the task and the fingerprint where all else is as it is by default.
+local function options(m)
+  if m and m:byte(1) == 100 then return PLAIN end
+  return head(m)
 end
 
 local function key_of(task, key)

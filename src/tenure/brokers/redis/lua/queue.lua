@@ -15,9 +15,9 @@ local answer = {
 }
 local unknown = {}
 for _, id in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW + UNKNOWN_WITHIN, 'LIMIT', 0, UNKNOWN_LOOK)) do
-  local f = call('HMGET', JOB .. id, 'ho', 'ca', 'm')
-  if f[1] == '3' and f[2]:sub(1, #ARGV[3]) == ARGV[3] then
-    local task = cmsgpack.unpack(f[3]:sub(2))[1]
+  local f = fields(id, 'ho', 'ca', 'm')
+  if f[1] == '3' and (f[2] or ''):sub(1, #ARGV[3]) == ARGV[3] then
+    local task = head(f[3]).task
     unknown[task] = (unknown[task] or 0) + 1
   end
 end

@@ -10,7 +10,7 @@ local function workers()
   local running, found = {}, call('HGETALL', Q .. ':workers')
   for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
     local session = member:sub(33)
-    local seen = running[session] or {call('HGET', JOB .. member:sub(1, 32), 'w'), 0}
+    local seen = running[session] or {fields(member:sub(1, 32), 'w')[1], 0}
     seen[2] = seen[2] + 1
     running[session] = seen
   end

@@ -41,12 +41,12 @@ local function recount_job(id, f, states)
   found('added', 1)
   found(name, 1)
   if name == 'dead' and f[6] then found('expired', 1) end
-  local number = tonumber(f[2] or 0)
+  local number = tonumber(f[2]) or 0
   if (name == 'running') ~= (number > 0 and not f[4]) then
     return accuse(id, 'its hand-out and its state contradict')
   end
   if number > 0 then
-    recount_handout({number, '', f[3], 0, 0, 0, 0, tonumber(f[4]), f[5] and 1 or 0}, name == 'running')
+    recount_handout({number, '', f[3] or '', 0, 0, 0, 0, tonumber(f[4]), f[5] and 1 or 0}, name == 'running')
   end
   if number < 2 then return end
   local history = call('LRANGE', Q .. ':h:' .. id, 0, -1)
@@ -58,7 +58,8 @@ local set, first = SETS[tonumber(ARGV[1])], tonumber(ARGV[2])
 local members = call('ZRANGE', set[1], first, first + tonumber(ARGV[3]) - 1)
 for _, member in ipairs(members) do
   local id = member:sub(1, 32)
-  recount_job(id, call('HMGET', JOB .. id, 'st', 'n', 'w', 'ho', 'l', 'xp'), set[2])
+  local f = fields(id, 'st', 'n', 'w', 'ho', 'l', 'xp')
+  if not pcall(recount_job, id, f, set[2]) then accuse(id, 'its record cannot be read') end
 end
 if ARGV[1] == '1' and first == 0 then
   local swept = call('HGETALL', Q .. ':swept')

@@ -4,9 +4,8 @@
 in_spite_of_full_memory()
 local job, refused = load_dead(ARGV[1])
 if not job then return refused end
-local o = options(job.m)
-local plain = cmsgpack.unpack(job.m:sub(2))
-local holder = key_holder(plain[1], o.key or job.id)
+local o = head(job.m)
+local holder = key_holder(o.task, o.key or job.id)
 if holder then return {holder} end
 local score = next_score(o.priority)
 count('moved', 1)

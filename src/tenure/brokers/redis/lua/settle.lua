@@ -60,8 +60,8 @@ local function add_with_it(queue, id, m, b)
   return 0
 end
 
-local function settle(s)
-  local job = load(s.id)
+local function settle(id, s)
+  local job = load(id)
   if job and job.state == 3 and job.number == s.number and (not mine_only or job.session == session) then
     return '+' .. settle_now(job, s)
   end
@@ -78,7 +78,7 @@ while ARGV[at] do
   }
   local adds = tonumber(ARGV[at + 7])
   at = at + 8
-  local word = closed and 'closed' or settle(s)
+  local word = closed and 'closed' or guarded(settle, s.id, s) or 'gone'
   if adds > 0 then
     local taken = word:byte(1) == 43
     word = {word}

@@ -33,10 +33,11 @@ local function wait_for_end(id, channel, waiters)
 end
 
 local function state_of(id, channel)
-  local f = call('HMGET', JOB .. id, 'st', 'at', 'ls', 'y', 'e', 'n', 'er', 'r', 'pg', 'ttl', 'wt', 'f')
+  local f = fields(id, 'st', 'at', 'ls', 'y', 'e', 'n', 'er', 'r', 'pg', 'ttl', 'wt', 'f')
   if not f[1] then return 0 end
   if f[1] == '8' then return state_of(f[12], channel) end
   local name, reason = NAMES[tonumber(f[1])], f[4] or ''
+  if not name then return 0 end
   if f[1] == '4' and tonumber(f[5]) + tonumber(f[10]) <= NOW then return {'expired', 0, 0, '', 'none', ''} end
   if f[1] == '7' then
     reason = 'purged from the dead list' .. (reason ~= '' and ': ' .. reason or '')
@@ -45,12 +46,15 @@ local function state_of(id, channel)
   local kind, body = body_of(id, f)
   if body ~= '' and room <= 0 then kind, body = 'later', '' end
   room = room - #body
-  return {name, tonumber(f[2] or 0), tonumber(f[3] or 0), reason, kind, body}
+  return {name, tonumber(f[2]) or 0, tonumber(f[3]) or 0, reason, kind, body}
 end
 
 in_spite_of_full_memory()
 catch_up()
 local answers = {}
-for at = 4, #ARGV do answers[at - 3] = state_of(ARGV[at], ARGV[3]) end
+for at = 4, #ARGV do
+  local read, state = pcall(state_of, ARGV[at], ARGV[3])
+  answers[at - 3] = read and state or 0  -- nothing can be said of a job whose record is spoiled
+end
 write_counts()
 return answers

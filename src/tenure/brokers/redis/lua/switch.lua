@@ -1,6 +1,7 @@
 -- switch: stop a queue, or let it go on.  ARGV: pause, resume, close or open.  Answers what it is then, or `unknown`.
 
 if call('HEXISTS', Q, 'added') == 0 then return 'unknown' end
+in_spite_of_full_memory()
 local verb = ARGV[1]
 if verb == 'pause' then
   call('HSET', Q, 'paused', '1')

@@ -29,22 +29,40 @@ end
 
 local answer = {0, NOW, queue[7] and 1 or 0}
 
+local function whole(value)
+  local n = value + 0
+  if n % 1 ~= 0 then error(value .. ' is no whole number') end
+  return n
+end
+
+-- What a hand-out tells of a job: m, b, n, at, ls, x, ra.  It is an error where that is no job's record, so whatever can
+-- be wrong with one is found before anything is written.
+local function read(id)
+  local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra')
+  if not f[1] then error('it has no message') end
+  f[2] = f[2] or call('GET', long(id)) or ''
+  f[3], f[4], f[5] = whole(f[3] or 0), whole(f[4] or 0), whole(f[5] or 0)
+  f[6], f[7] = f[6] and whole(f[6]), f[7] and whole(f[7])
+  return f
+end
+
 local function job_line(id, n, hold, vt, f)
   local at = #answer
   answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = id, n, hold, vt
-  answer[at + 5], answer[at + 6], answer[at + 7] = tonumber(f[4] or 0), tonumber(f[5] or 0), f[6] or ''
+  answer[at + 5], answer[at + 6], answer[at + 7] = f[4], f[5], f[6] or ''
   answer[at + 8], answer[at + 9], answer[at + 10] = f[7] or '', f[1], f[2]
 end
 
-local function repeat_answer()
-  for _, id in ipairs(rules().held_by(session)) do
-    local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra', 'tk', 'v')
-    f[2] = f[2] or call('GET', long(id))
-    if tonumber(f[8]) == number then
-      local left = tonumber(call('ZSCORE', LEASES, id .. session)) - NOW
-      job_line(id, tonumber(f[3]), math.max(0, left), tonumber(f[9]), f)
-    end
+local function repeat_one(id)
+  local f, given = read(id), call('HMGET', JOB .. id, 'tk', 'v')
+  if tonumber(given[1]) == number then
+    local left = tonumber(call('ZSCORE', LEASES, id .. session)) - NOW
+    job_line(id, f[3], math.max(0, left), whole(given[2]), f)
   end
+end
+
+local function repeat_answer()
+  for _, id in ipairs(rules().held_by(session)) do rules().guarded(repeat_one, id) end
 end
 
 local LATE_BATCH = 1000
@@ -62,14 +80,14 @@ local function next_jobs()
         for rest = at, #ids, 2 do call('ZADD', READY, ids[rest + 1], ids[rest]) end
         return chosen, true
       end
-      local f = call('HMGET', JOB .. id, 'm', 'b', 'n', 'at', 'ls', 'x', 'ra')
-      if not f[1] then  -- somebody has deleted keys by hand; the rest has to go on
+      local sound, f = pcall(read, id)
+      if not sound then
+        rules().bury(id, f)
         late = late + 1
-      elseif f[6] and tonumber(f[6]) <= NOW then
-        rules().end_waiting(rules().load(id), 5, 'expired')
+      elseif f[6] and f[6] <= NOW then
+        rules().guarded(rules().end_waiting, id, 5, 'expired')
         late = late + 1
       else
-        f[2] = f[2] or call('GET', long(id)) or ''
         chosen[#chosen + 1] = {id, f}
         room = room - #f[2]
       end
@@ -78,19 +96,28 @@ local function next_jobs()
   return chosen, #chosen == limit or late > late_before
 end
 
+local leases, first_end = {}, SOON
+
+local function hand_one_out(id, f)
+  local n, vt = f[3], options(f[1]).vt or take_vt
+  if n > 0 then rules().keep_handout(id) end
+  if f[6] then call('ZREM', EXPIRING, id) end
+  call('HSET', JOB .. id, 'st', '3', 'n', n + 1, 's', session, 'w', worker, 'tk', number, 'v', vt, 'hb', NOW)
+  first_end = math.min(first_end, NOW + vt)
+  leases[#leases + 1] = NOW + vt
+  leases[#leases + 1] = id .. session
+  job_line(id, n + 1, vt, vt, f)
+end
+
 local function hand_out(granted)
-  local leases, first_end = {}, SOON
   for _, grant in ipairs(granted) do
-    local id, f = grant[1], grant[2]
-    local job, n, vt = JOB .. id, tonumber(f[3] or 0), options(f[1]).vt or take_vt
-    if n > 0 then rules().keep_handout(id) end
-    if f[6] then call('ZREM', EXPIRING, id) end
-    call('HSET', job, 'st', '3', 'n', n + 1, 's', session, 'w', worker, 'tk', number, 'v', vt, 'hb', NOW)
-    first_end = math.min(first_end, NOW + vt)
-    leases[#leases + 1] = NOW + vt
-    leases[#leases + 1] = id .. session
-    job_line(id, n + 1, vt, vt, f)
+    if grant[2][3] == 0 then
+      hand_one_out(grant[1], grant[2])
+    else  -- what is kept of earlier hand-outs may be spoiled as well
+      rules().guarded(hand_one_out, grant[1], grant[2])
+    end
   end
+  if #leases == 0 then return end
   call('ZADD', LEASES, unpack(leases))
   if first_end < SOON then call('HSET', Q, 'soon', first_end) end
 end

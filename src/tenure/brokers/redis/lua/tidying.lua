@@ -8,7 +8,7 @@ local EXPIRE_BATCH = 200
 local function look_at_gap()
   if GONE then
     for _, member in ipairs(call('ZRANGE', LEASES, 0, -1)) do
-      local lease_end = NOW + tonumber(call('HGET', JOB .. member:sub(1, 32), 'v') or 0)
+      local lease_end = NOW + (tonumber(fields(member:sub(1, 32), 'v')[1]) or 0)
       call('ZADD', LEASES, SET_BACK and 'CH' or 'GT', lease_end, member)
     end
     queue[3] = NOW + FLOOR
@@ -24,31 +24,32 @@ local function first_of(set)
   return tonumber(call('ZRANGE', set, 0, 0, 'WITHSCORES')[2] or LAST_MOMENT)
 end
 
+local function promote_one(id)
+  local m = call('HGET', JOB .. id, 'm') or error('it has no message')
+  call('ZREM', DUE, id)
+  local score = next_score(options(m).priority)
+  count('moved', 1)
+  call('ZADD', READY, score, id)
+  call('HSET', JOB .. id, 'st', 2, 'p', score)
+  call('HDEL', JOB .. id, 'ra')
+end
+
 local function promote()
   for _, id in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', NOW, 'LIMIT', 0, PROMOTE_BATCH)) do
-    local m = call('HGET', JOB .. id, 'm')
-    call('ZREM', DUE, id)
-    if m then  -- else somebody has deleted keys by hand; the rest has to go on
-      local score = next_score(options(m).priority)
-      count('moved', 1)
-      call('ZADD', READY, score, id)
-      call('HSET', JOB .. id, 'st', 2, 'p', score)
-      call('HDEL', JOB .. id, 'ra')
-    end
+    guarded(promote_one, id)
   end
 end
 
 local function return_leases()
   for _, member in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', NOW, 'LIMIT', 0, RETURN_BATCH)) do
-    local job = load(member:sub(1, 32))
-    if job then cut_off(job, 5, 'the lease ran out') else call('ZREM', LEASES, member) end
+    guarded(cut_off, member:sub(1, 32), 5, 'the lease ran out')
+    call('ZREM', LEASES, member)  -- which is another one where the job's record names another session
   end
 end
 
 local function expire()
   for _, id in ipairs(call('ZRANGEBYSCORE', EXPIRING, '-inf', NOW, 'LIMIT', 0, EXPIRE_BATCH)) do
-    local job = load(id)
-    if job then end_waiting(job, 5, 'expired') else call('ZREM', EXPIRING, id) end
+    guarded(end_waiting, id, 5, 'expired')
   end
 end
 
@@ -68,9 +69,8 @@ local function write_sums(sums)
 end
 
 local function sweep_job(sums, id)
-  local f = call('HMGET', JOB .. id, 'st', 'n', 'w', 'ho', 'l')
+  local f = fields(id, 'st', 'n', 'w', 'ho', 'l')
   local state = ({['4'] = 'done', ['6'] = 'cancelled', ['7'] = 'purged'})[f[1]]
-  call('ZREM', ENDED, id)
   if not state then return end
   sums['added'] = (sums['added'] or 0) + 1
   sums[state] = (sums[state] or 0) + 1
@@ -82,16 +82,18 @@ local function sweep_job(sums, id)
     for _, packed in ipairs(call('LRANGE', Q .. ':h:' .. id, 0, -1)) do
       sweep_handout(sums, cmsgpack.unpack(packed))
     end
-    call('DEL', Q .. ':h:' .. id)
   end
-  call('DEL', JOB .. id, long(id))
 end
 
 -- Where there was more to sweep than one call does, each call goes on with it.
 local function sweep(most)
   local old = call('ZRANGEBYSCORE', ENDED, '-inf', NOW, 'LIMIT', 0, most)
   local sums = {}
-  for _, id in ipairs(old) do sweep_job(sums, id) end
+  for _, id in ipairs(old) do
+    pcall(sweep_job, sums, id)  -- of a spoiled record what can be read is counted
+    call('ZREM', ENDED, id)
+    call('DEL', JOB .. id, long(id), Q .. ':h:' .. id)
+  end
   write_sums(sums)
   call('HSET', Q, 'swept', NOW)
   if #old == most then
@@ -106,6 +108,9 @@ local function keep_handout(id)
   local history, job = Q .. ':h:' .. id, JOB .. id
   local f = call('HMGET', job, 'n', 's', 'w', 'tk', 'v', 'hb', 'he', 'ho', 'l', 'ca', 'er')
   local number = tonumber(f[1])
+  for _, at in ipairs({1, 4, 5, 6, 7, 8}) do
+    if not tonumber(f[at]) then error('its last hand-out is spoiled') end
+  end
   call('RPUSH', history, cmsgpack.pack({number, f[2], f[3], tonumber(f[4]), tonumber(f[5]), tonumber(f[6]),
     tonumber(f[7]), tonumber(f[8]), f[9] and 1 or 0, f[10] or '', f[11] or ''}))
   call('HDEL', job, 'he', 'ho', 'l', 'ca', 'er')

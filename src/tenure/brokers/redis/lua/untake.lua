@@ -9,13 +9,15 @@ if number > tonumber(answered or 0) then call('SET', Q .. ':s:' .. session, numb
 local held = {}
 for at = 4, #ARGV do held[ARGV[at]] = true end
 local given_back = 0
-for _, id in ipairs(held_by(session)) do
+
+local function give_back(id)
   local take = tonumber(call('HGET', JOB .. id, 'tk'))
-  local job = load(id)
-  if take == number and not held[id .. ':' .. job.number] then
-    cut_off(job, 4, cause)
+  if take == number and not held[id .. ':' .. loaded(id).number] then
+    cut_off(id, 4, cause)
     given_back = given_back + 1
   end
 end
+
+for _, id in ipairs(held_by(session)) do guarded(give_back, id) end
 write_counts()
 return given_back
