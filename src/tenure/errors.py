@@ -129,12 +129,12 @@ def _conflict_of_requeue(id: str, first_id: str) -> str:
 
 
 class MessageTooLarge(AddError):
-    """The packed message is above the broker's limit; sizes in bytes."""
+    """The packed message is above the broker's limit; sizes in bytes.  `fixed`: the limit cannot be raised."""
 
-    def __init__(self, id: str, size: int, limit: int) -> None:
+    def __init__(self, id: str, size: int, limit: int, *, fixed: bool = False) -> None:
         super().__init__(
-            f"the message has {size} bytes, the broker takes {limit}; store the data elsewhere and pass its address, "
-            "or raise the server's --max-body",
+            f"the message has {size} bytes, the broker takes {limit}; store the data elsewhere and pass its address"
+            + ("" if fixed else ", or raise the server's --max-body"),
             id,
         )
         self.size = size
@@ -142,7 +142,7 @@ class MessageTooLarge(AddError):
 
 
 class NoSpace(AddError):
-    """The broker's disk is nearly full: the job was not stored, while those that are there go on.
+    """The broker's disk or memory is full, or nearly: the job was not stored, while those that are there go on.
 
     Trying again soon is of no use; somebody has to make room, after which adds are taken again by themselves.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tenure.broker import Extend, Settled
 from tenure.brokers import connect
 from tenure.brokers.redis.broker import RedisBroker, from_url
 from tenure.brokers.redis.consumer import RedisConsumer
-from tenure.errors import BrokerUnavailable, NoSpace
+from tenure.errors import BrokerUnavailable, MessageTooLarge, NoSpace
 from tenure.message import Delivery, Settlement
 from tests.stage.redis_lab import done, message, session_of
 from tests.stage.redis_servers import RedisServer, until
@@ -180,3 +181,47 @@ def test_a_broker_of_a_server_that_is_not_there_is_made_all_the_same() -> None:
     broker = connect("redis://127.0.0.1:1", add_timeout=0.2)
     assert broker.counts() == (0, 0, 0)
     broker.close()
+
+
+def test_a_first_add_at_a_full_server_is_refused_and_its_operator_can_go_on(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, durable=False) as server:
+        earlier, first = from_url(server.url), from_url(server.url)
+        earlier.add([message(n) for n in range(1, 4)])
+        server.command("CONFIG", "SET", "maxmemory", "500kb")
+        for answer in (*first.add([message(4)]), *first.add([message(5), message(6, queue="r")])):
+            assert isinstance(answer.error, NoSpace)
+            assert re.search(r"Redis is full: it is at its `maxmemory` \(500\.00K\)\. Raise that", str(answer.error))
+            assert "script" not in str(answer.error)
+        assert first.counts() == (0, 0, 0)
+        admin = first.admin()
+        assert [admin.switch(verb, "q") for verb in ("pause", "resume", "close", "open")] == [
+            "paused", "resumed", "closed", "open"
+        ]  # fmt: skip
+        assert admin.purge_queue("q") == 3
+        server.command("CONFIG", "SET", "maxmemory", "0")
+        assert first.add([message(4)])[0].created
+        first.close()
+        earlier.close()
+
+
+def test_an_add_that_a_server_was_never_told_of_is_not_unconfirmed(redis_server: RedisServer) -> None:
+    redis_server.command("ACL", "SETUSER", "u", "on", ">right", "~*", "&*", "+@all")
+    broker = from_url(redis_server.url.replace("redis://", "redis://u:wrong@"))
+    with pytest.raises(BrokerUnavailable, match=r"^2 jobs, \w+ the first, not added: .* does not know this") as caught:
+        broker.add([message(1), message(2)])
+    assert broker.counts() == (0, 0, 0)
+    redis_server.command("ACL", "SETUSER", "u", ">wrong")
+    redis_server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    with pytest.raises(BrokerUnavailable, match=r"not added: .* throws keys away"):
+        caught.value.resend()
+    assert broker.counts() == (0, 0, 0)
+    redis_server.command("CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert [one.created for one in caught.value.resend()] == [True, True]
+    assert broker.counts() == (2, 0, 0)
+    broker.close()
+
+
+def test_what_is_too_large_for_redis_is_stored_elsewhere(broker: RedisBroker) -> None:
+    (answer,) = broker.add([message(1, args=b"a" * (broker.max_body + 1))])
+    assert isinstance(answer.error, MessageTooLarge)
+    assert str(answer.error).endswith("store the data elsewhere and pass its address")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -175,3 +176,25 @@ def test_tls_is_spoken_to_who_proves_itself(tmp_path: Path, opened: Opened) -> N
             link.call(ECHO, ["k"], ["x"], 0.05)
         server.thaw()
         assert link.call(ECHO, ["k"], ["x"], 5.0) == [b"k", b"x"]
+
+
+def test_tls_at_a_server_without_it_is_asked_about(redis_server: RedisServer, opened: Opened) -> None:
+    with pytest.raises(ConnectionError, match=r"is that server without TLS\? Then use redis://"):
+        opened(f"rediss://127.0.0.1:{redis_server.port}").run_of("k", 0.5)
+
+
+def test_a_connection_that_is_reset_names_its_server(opened: Opened) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reset() -> None:
+            one = listener.accept()[0]
+            one.recv(1)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        port = listener.getsockname()[1]
+        with pytest.raises(ConnectionError, match=rf"the connection to 127\.0\.0\.1:{port} broke: .*reset"):
+            opened(f"redis://127.0.0.1:{port}").run_of("k", 5.0)
+        thread.join()

@@ -110,3 +110,13 @@ def test_the_wrong_kind_of_url_is_named_with_the_right_one(
         opened(replica.url).run_of(b"k", 5.0)
     with pytest.raises(ConfigError, match=r"cluster support disabled|is in no cluster"):
         opened(f"redis+cluster://127.0.0.1:{redis_server.port}").run_of(b"k", 5.0)
+
+
+def test_who_is_no_sentinel_or_in_no_cluster_is_named(opened: Opened, redis_server: RedisServer) -> None:
+    place = f"127.0.0.1:{redis_server.port}"
+    with pytest.raises(ConfigError, match=f"{place} is no Sentinel: name the Sentinels, or write redis://{place}"):
+        opened(f"redis+sentinel://{place}/service").run_of("k", 5.0)
+    with pytest.raises(ConfigError, match=f"{place} is in no cluster: write redis://{place}"):
+        opened(f"redis+cluster://{place}").run_of("k", 5.0)
+    with pytest.raises(ConnectionError, match=r"no Sentinel answered at 127\.0\.0\.1:1, 127\.0\.0\.1:2: "):
+        opened("redis+sentinel://127.0.0.1:1,127.0.0.1:2/service").run_of("k", 5.0)

@@ -108,7 +108,7 @@ class Bounded:
         self.close()
         if isinstance(error, BlockingIOError | TimeoutError):
             return ConnectionError(f"the server at {self._peer} did not answer within {max(0.01, round(limit, 2)):g} s")
-        if isinstance(error, ConnectionError):
+        if isinstance(error, ConnectionError) and error.errno is None:  # else it is the system's, and names no peer
             return error
         return ConnectionError(f"the connection to {self._peer} broke: {error}")
 

@@ -113,6 +113,7 @@ class RepeatedCall(ABC, Generic[D, B]):
         self._messages = messages
         self._results: list[Added | None] = [None] * len(messages)
         self._given_up: set[str] = set()
+        self._untold = False
         self._batches = self._encode()
 
     def run(self, started: float | None = None) -> list[Added]:
@@ -120,6 +121,7 @@ class RepeatedCall(ABC, Generic[D, B]):
 
         `started` (boot clock) is when the first batch's time began; now, where it is not given.
         """
+        self._untold = False
         try:
             while self._batches:
                 self._run_batch(self._batches[0], self._desk.clock.boot() if started is None else started)
@@ -167,6 +169,7 @@ class RepeatedCall(ABC, Generic[D, B]):
             except ConnectionError as error:
                 why = error
             except TenureError as error:  # access, or a setting of the server: another try would get the same
+                self._untold = batch.written_at is None
                 raise self._unavailable(error, batch) from error
             if batch.indexes:
                 failures += 1
@@ -188,9 +191,13 @@ class RepeatedCall(ABC, Generic[D, B]):
         closed = self._desk.closing.is_set()
         because = "the broker is closed" if closed else self._because(why, batch.refusal)
         text = f"{what} not confirmed; safe to send again with resend(), or by a call with the same key ({because})"
+        if self._untold:
+            text = f"{what} not added: {because}"
         return BrokerUnavailable(text, first.id, first.key or first.id, self._resend)
 
     def _note_unconfirmed(self) -> None:
+        if self._untold:  # the broker was told of none of them, so there is nothing to confirm
+            return
         ids = [self._messages[index].id for batch in self._batches for index in batch.indexes]
         news = [id for id in ids if id not in self._given_up]
         self._desk.tally.gave_up(news)

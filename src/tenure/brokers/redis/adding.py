@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Protocol
 
 from tenure.broker import Added
@@ -10,7 +11,9 @@ from tenure.brokers.pool import Pool
 from tenure.brokers.redis.layout import QUEUES, base
 from tenure.brokers.redis.line import WRITE_ERRORS
 from tenure.brokers.redis.link import Link
+from tenure.brokers.redis.node import fields
 from tenure.brokers.redis.packed import pack_head
+from tenure.brokers.redis.refusals import cannot_write, full_memory
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import ADD
 from tenure.brokers.repeating import Batch, RepeatedCall
@@ -128,7 +131,7 @@ class AddCall(RepeatedCall[Desk, _Batch]):
     def _words(self, message: Message) -> tuple[str, bytes, bytes]:
         head, body = pack_head(message), encode_body(message)
         if len(body) > self._desk.max_body:
-            raise MessageTooLarge(message.id, len(body), self._desk.max_body)
+            raise MessageTooLarge(message.id, len(body), self._desk.max_body, fixed=True)
         return message.id, head, body
 
     # ------------------------------------------------------------------------------------------------- the tries
@@ -139,11 +142,6 @@ class AddCall(RepeatedCall[Desk, _Batch]):
         limit = min(desk.read_limit, left)
         link = desk.pool.lend(left)
         try:
-            if batch.queue not in desk.registered:
-                register(link, batch.queue, limit)
-                desk.registered.add(batch.queue)
-            if batch.written_at is None:
-                batch.written_at = desk.clock.boot()
             answers = self._ask(link, batch, limit)
             if 2 in answers:  # see `add_one`
                 register(link, batch.queue, limit)
@@ -154,15 +152,23 @@ class AddCall(RepeatedCall[Desk, _Batch]):
         self._sort(batch, answers)
 
     def _ask(self, link: Link, batch: _Batch, limit: float) -> list[Any]:
+        desk = self._desk
         try:
+            if batch.queue not in desk.registered:
+                register(link, batch.queue, limit)
+                desk.registered.add(batch.queue)
+            link.run_of(base(batch.queue), limit)  # connects: what is refused by then was told of no job
+            if batch.written_at is None:
+                batch.written_at = desk.clock.boot()
             answers: list[Any] = link.call(ADD, [base(batch.queue)], batch.words, limit)
         except ServerError as error:
             if error.code == "OOM":
-                return [error] * len(batch.indexes)
+                full = ServerError(error.code, full_memory(_most_memory(link, batch.queue, limit)))
+                return [full] * len(batch.indexes)
             if error.code not in WRITE_ERRORS:
                 raise
             batch.refusal = error
-            raise ConnectionError(f"the server cannot write now: {error.text}") from error
+            raise ConnectionError(cannot_write(error)) from error
         return answers
 
     def _sort(self, batch: _Batch, answers: list[Any]) -> None:
@@ -184,7 +190,7 @@ class AddCall(RepeatedCall[Desk, _Batch]):
         if id in self._given_up:
             tally.resent(id)
         if isinstance(answer, ServerError):
-            return Added(id, False, NoSpace(f"job {id} was not added: the server's memory is full ({answer.text})", id))
+            return Added(id, False, NoSpace(f"job {id} was not added: {answer.text}", id))
         kind, *rest = answer
         if kind == 1:
             first: str = rest[0].decode()
@@ -195,6 +201,14 @@ class AddCall(RepeatedCall[Desk, _Batch]):
             return Added(id, False, KeyConflict(id, rest[0].decode(), rest[1].decode()))
         text = f"queue {shown(message.queue)} is closed for new jobs; job {id} was not added"
         return Added(id, False, QueueClosed(text, id))
+
+
+def _most_memory(link: Link, queue: str, limit: float) -> str:
+    """Return how much memory the queue's server may use, as people write it; "" where it does not say."""
+    with suppress(ConnectionError, TenureError):
+        memory = fields(link.command("INFO", "memory", limit=limit, key=base(queue)))
+        return memory.get("maxmemory_human", "") if memory.get("maxmemory", "0") != "0" else ""
+    return ""
 
 
 def register(link: Link, queue: str, limit: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from tenure.brokers.pool import Pool
 from tenure.brokers.redis.layout import base, wake
 from tenure.brokers.redis.link import Link
+from tenure.brokers.redis.refusals import cannot_write
 from tenure.brokers.redis.resp import Word
 from tenure.brokers.redis.scripts import Script
 from tenure.clock import Clock
@@ -180,7 +181,7 @@ class PooledLine:
 def as_fault(error: ServerError) -> Exception:
     """Return what to raise: a server that cannot write is as good as one that is not there."""
     if error.code in WRITE_ERRORS:
-        return ConnectionError(f"the server cannot write now: {error.text}")
+        return ConnectionError(cannot_write(error))
     return error
 
 

@@ -34,6 +34,9 @@ _ACCESS = {
 _INSIDE = re.compile(r"-(OOM|READONLY|MISCONF|NOREPLICAS|CLUSTERDOWN|MASTERDOWN|NOPERM) ")
 """What stopped a script, where Redis 6 puts it inside of an error of its own."""
 
+_WHERE = re.compile(r"\s*script: [0-9a-f]{40}.*", re.DOTALL)
+"""Where in a script something was refused, which tells a reader nothing."""
+
 
 def code_of(text: str) -> str:
     """Return the code of an error reply, that of what stopped a script where it was one."""
@@ -45,6 +48,22 @@ def code_of(text: str) -> str:
         if "max number of clients" in text:
             return "BUSY"
     return code
+
+
+def cannot_write(error: ServerError) -> str:
+    """Say why a server cannot write now, and the way out where that is its memory."""
+    if error.code == "OOM":
+        return full_memory()
+    return "the server cannot write now: " + _WHERE.sub("", error.text)
+
+
+def full_memory(limit: str = "") -> str:
+    """Say that a server has no memory left, and the way out; `limit` is how much it may use, "" where unknown."""
+    size = f" ({limit})" if limit else ""
+    return (
+        f"Redis is full: it is at its `maxmemory`{size}. Raise that (CONFIG SET maxmemory), or make room: let workers "
+        "end jobs, or empty a queue with `tenure purge`"
+    )
 
 
 def meaning(error: Exception, server: object) -> ConnectionError | ConfigError | ServerError:

@@ -129,10 +129,17 @@ def _connect(place: Place, tls: Tls | None, limit: float) -> socket.socket:
         return _context(tls).wrap_socket(one, server_hostname=place.host)
     except OSError as error:
         one.close()
-        raise ConnectionError(f"no secure connection to the server at {place}: {error}") from error
+        raise ConnectionError(f"no secure connection to the server at {place}: {error}{_without_tls(error)}") from error
     except BaseException:
         one.close()
         raise
+
+
+def _without_tls(error: OSError) -> str:
+    """Ask what may be behind an answer to the greeting that is none, or behind no answer at all."""
+    if "CERTIFICATE" in str(error).upper() or "ALERT" in str(error):  # which only TLS says
+        return ""
+    return "; is that server without TLS? Then use redis://"
 
 
 @lru_cache(maxsize=8)

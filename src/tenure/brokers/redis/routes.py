@@ -5,6 +5,7 @@ A route is one link's.  It remembers where it found something, and forgets it wh
 
 from __future__ import annotations
 
+import re
 from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -24,6 +25,9 @@ RECHECK = 1.0
 """Seconds after which the Sentinels are asked whether the primary is still the same."""
 RECHECK_LIMIT = 0.2
 """Seconds that this may take."""
+
+
+_UNKNOWN = re.compile("unknown command|cluster support disabled", re.IGNORECASE)
 
 
 class Route(Protocol):
@@ -110,7 +114,11 @@ class Sentinels:
 
     def _look(self, limit: float) -> Place:
         """Ask one Sentinel after the other; a silent one costs its share of the time only."""
-        found: Place | None = first_answer(self._places, limit, self._ask)
+        try:
+            found: Place | None = first_answer(self._places, limit, self._ask)
+        except ConnectionError as error:
+            places = ", ".join(map(str, self._places))
+            raise ConnectionError(f"no Sentinel answered at {places}: {error}") from error
         if found is None:
             raise ConfigError(
                 f"no Sentinel at {', '.join(map(str, self._places))} watches a service {self._address.service!r}; "
@@ -122,7 +130,9 @@ class Sentinels:
     def _ask(self, place: Place, limit: float) -> Place | None:
         login = self._address.sentinel_login
         question = pack("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._address.service)
-        answer = ask_once(place, self._address, [*login_commands(login.username, login.password), question], limit)
+        commands = [*login_commands(login.username, login.password), question]
+        none = f"the server at {place} is no Sentinel: name the Sentinels, or write redis://{place}"
+        answer = ask_once(place, self._address, commands, limit, none)
         if answer is None:
             return None
         self._places.remove(place)
@@ -187,7 +197,9 @@ class Slots:
     def _ask(self, place: Place, limit: float) -> list[Place | None] | None:
         login = self._address.login
         question = pack("CLUSTER", "SLOTS")
-        ranges = ask_once(place, self._address, [*login_commands(login.username, login.password), question], limit)
+        commands = [*login_commands(login.username, login.password), question]
+        none = f"the server at {place} is in no cluster: write redis://{place}"
+        ranges = ask_once(place, self._address, commands, limit, none)
         owners: list[Place | None] = [None] * SLOTS
         for begin, end, primary, *_ in ranges:
             # A node that knows no name of its own means the one by which it was reached.
@@ -249,8 +261,11 @@ def first_answer(places: Iterable[Place], limit: float, ask: Callable[[Place, fl
     return None
 
 
-def ask_once(place: Place, address: Address, commands: list[bytes], limit: float) -> Any:
-    """Return the reply to the last command, over a connection of its own; raises as `meaning` says."""
+def ask_once(place: Place, address: Address, commands: list[bytes], limit: float, none: str) -> Any:
+    """Return the reply to the last command, over a connection of its own; raises as `meaning` says.
+
+    `none` is what to say where the server is of a kind that does not know the command.
+    """
     started = boot()
     socket = RespSocket(place, address.tls, limit)
     try:
@@ -259,6 +274,8 @@ def ask_once(place: Place, address: Address, commands: list[bytes], limit: float
         socket.close()
     for reply in replies:
         if isinstance(reply, ReplyError):
+            if reply is replies[-1] and _UNKNOWN.search(str(reply)):
+                raise ConfigError(none)
             error = meaning(reply, place)
             raise error if isinstance(error, ConnectionError | ConfigError) else ConfigError(f"{place}: {error}")
     return replies[-1]

@@ -24,11 +24,11 @@ def readable(id: str, queue: str, answer: Sequence[Any]) -> dict[str, Any]:
 
     What somebody has spoiled is left out, and `reason` says what that is.
     """
-    flat, earlier, long, kind = answer
+    flat, earlier, long, is_hash = answer
     f = {name.decode("utf-8", "replace"): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
     wrong: list[str] = []
-    if kind != b"hash":
-        wrong.append(f"its key {base(queue).decode()}:j:{id} in Redis is no hash but a {kind.decode()}")
+    if not is_hash:
+        wrong.append(f"its key {base(queue).decode()}:j:{id} in Redis is no hash")
     wrong += [_cut(name, f) for name in _NUMBERS if not _NUMBER.fullmatch(f.get(name, b"0"))]
     head = _head(f.get("m", b""), wrong)
     state = int(f.get("st", 0))

@@ -44,12 +44,12 @@ local function bury(id, why)
   end
   if call('ZSCORE', ENDED, id) then return end
   local key = JOB .. id
-  local kind = call('TYPE', key).ok
-  if kind == 'none' then
+  local size = redis.pcall('HLEN', key)
+  if size == 0 then
     why = 'it was gone'
-  elseif kind ~= 'hash' then
+  elseif type(size) == 'table' then
     call('DEL', key)
-    why = 'it was a ' .. kind
+    why = 'it was no hash'
   end
   local f = call('HMGET', key, 'n', 'ho', 'w', 'wt')
   if (tonumber(f[1]) or 0) > 0 and not f[2] then
