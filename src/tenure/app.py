@@ -228,10 +228,10 @@ class App(TaskMaker, Hooks):
     def use_broker(self, url: str) -> None:
         """Use this broker instead of the app's own, as `--broker` does; before the first job is added.
 
-        Raises ConfigError for what is no URL.
+        Counts begin anew.  Raises ConfigError for what is no URL.
         """
         self.close()
-        self._given = find_broker(url)
+        self._given, self._counted = find_broker(url), NOTHING_ADDED
 
     @contextmanager
     def on_broker(self, broker: str | Broker) -> Iterator[None]:
