@@ -135,7 +135,9 @@ class RedisBroker:
 
     def keeper(self) -> RedisKeeper:
         """Return what extends and ends leases, over a connection of its own."""
-        return RedisKeeper(self._line(), self._retention)
+        # Its first line comes when a job has run for a while.  Had the server stood still meanwhile, and were this the
+        # first line that it reads, nobody else could tell any more; so it counts all of that time as wanted in vain.
+        return RedisKeeper(OwnLine(self._link(), self.clock, self.read_limit, first="0"), self._retention)
 
     def admin(self) -> RedisAdmin:
         """Return the operator's verbs."""

@@ -47,10 +47,10 @@ class Line(Protocol):
 class _Asking:
     """Runs scripts over one link; `read_limit` is the seconds in which an answer has to be there."""
 
-    def __init__(self, clock: Clock, read_limit: float) -> None:
+    def __init__(self, clock: Clock, read_limit: float, first: str = "") -> None:
         self._boot = clock.boot
         self._read_limit = read_limit
-        self._pulse = Pulse(clock)
+        self._pulse = Pulse(clock, first)
 
     def ask(self, link: Link, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
         words = self._words(link, script, queue, args)
@@ -104,11 +104,11 @@ class _Asking:
 
 
 class OwnLine:
-    """A line over a link of its own; one exchange at a time."""
+    """A line over a link of its own; one exchange at a time.  For `first` see `Pulse`."""
 
-    def __init__(self, link: Link, clock: Clock, read_limit: float) -> None:
+    def __init__(self, link: Link, clock: Clock, read_limit: float, first: str = "") -> None:
         self.link = link
-        self._asking = _Asking(clock, read_limit)
+        self._asking = _Asking(clock, read_limit, first)
         self._lock = threading.Lock()
 
     def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
@@ -189,22 +189,23 @@ class Pulse:
     """When a queue's server answered this line last, and since when it has been asked in vain.
 
     The scripts are told for how long this process wanted nothing: what is missing in the time since a worker was
-    answered last is time in which the server did not answer.
+    answered last is time in which the server did not answer.  `first` is what they are told before any answer.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, first: str = "") -> None:
         self._boot = clock.boot
+        self._first = first
         self._answered: dict[str, float] = {}
         self._wanted: dict[str, float] = {}
 
     def quiet(self, queue: str, seconds: float = 0.0) -> str:
-        """Return the milliseconds between the last answer and the first try after it, "" before any answer.
+        """Return the milliseconds between the last answer and the first try after it, `first` before any answer.
 
         The seconds that this try is to wait at the server are added: nothing is wanted for as long.
         """
         wanted = self._wanted.setdefault(queue, self._boot()) + seconds
         answered = self._answered.get(queue)
-        return "" if answered is None else str(max(0, int((wanted - answered) * 1000)))
+        return self._first if answered is None else str(max(0, int((wanted - answered) * 1000)))
 
     def answered(self, queue: str) -> None:
         """Note an answer."""
