@@ -48,14 +48,14 @@ def test_open_connections_fall_silent_for_ever(stage: Stage, proxy: Proxy, way: 
 
 def test_the_server_stands_still(stage: Stage, proxy: Proxy) -> None:
     """For longer than the visibility timeout: no lease may end while nobody could have extended it."""
-    options = ("--processes", "2", "--threads", "2", "--visibility-timeout", "4s")
+    options = ("--processes", "2", "--threads", "2", "--visibility-timeout", "2s")
     stage.start_worker("w", *options, broker=proxy.url)
     producer = Producer(0.02, 0.05)
     waiting = [jobs.work.delay(number, 0.05).id for number in range(100)]
     stage.wait_done(10)
     process.freeze(stage.server.pid)
     try:
-        time.sleep(sized(5.0, 10.0))
+        time.sleep(sized(3.0, 10.0))
     finally:
         process.thaw(stage.server.pid)
     thawed_at = clock.boot()
