@@ -28,6 +28,34 @@ def test_a_line_that_counts_all_of_its_first_wait_as_in_vain(clock: HandClock) -
     assert pulse.quiet("q") == "2000"
 
 
+def test_what_one_queue_keeps_a_line_waiting_for_is_no_quiet_of_another(clock: HandClock) -> None:
+    """A worker asks one queue after the other; a server that stands still keeps it at the first one."""
+    pulse = Pulse(clock)
+    for queue in ("a", "b"):
+        pulse.quiet(queue)
+        pulse.answered(queue)
+    clock.now += 0.25
+    assert pulse.quiet("a") == "250"
+    clock.now += 3
+    assert pulse.quiet("a") == "250"  # once more, over a new connection
+    pulse.answered("a")
+    assert pulse.quiet("b") == "250"
+    pulse.answered("b")
+    clock.now += 2
+    assert pulse.quiet("b") == "2000"
+
+
+def test_a_wait_at_the_server_is_quiet_as_far_as_it_was_asked_for(clock: HandClock) -> None:
+    pulse = Pulse(clock)
+    for queue in ("a", "b"):
+        pulse.quiet(queue)
+        pulse.answered(queue)
+    assert pulse.quiet("a", 2.0) == "2000"
+    clock.now += 2.5
+    pulse.answered("a")
+    assert pulse.quiet("b") == "2000"
+
+
 def test_a_keeper_counts_so_and_a_consumer_does_not() -> None:
     broker = from_url("redis://127.0.0.1:1")
     try:

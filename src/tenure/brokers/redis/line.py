@@ -186,28 +186,40 @@ def as_fault(error: ServerError) -> Exception:
 
 
 class Pulse:
-    """When a queue's server answered this line last, and since when it has been asked in vain.
+    """When each queue answered this line last, and for how long since then the line has asked in vain, of any queue.
 
     The scripts are told for how long this process wanted nothing: what is missing in the time since a worker was
-    answered last is time in which the server did not answer.  `first` is what they are told before any answer.
+    answered last is time in which the server did not answer.  A line asks one queue after the other, so while one of
+    them keeps it waiting it wants something of all.  `first` is what they are told before any answer.
     """
 
     def __init__(self, clock: Clock, first: str = "") -> None:
         self._boot = clock.boot
         self._first = first
-        self._answered: dict[str, float] = {}
-        self._wanted: dict[str, float] = {}
+        self._answered: dict[str, tuple[float, float]] = {}
+        """By queue: when, and for how long this line had asked in vain by then."""
+        self._in_vain = 0.0
+        self._wanted: float | None = None
+        self._may_take = 0.0
 
     def quiet(self, queue: str, seconds: float = 0.0) -> str:
-        """Return the milliseconds between the last answer and the first try after it, `first` before any answer.
+        """Return the milliseconds since the last answer in which nothing was wanted, `first` before any answer.
 
         The seconds that this try is to wait at the server are added: nothing is wanted for as long.
         """
-        wanted = self._wanted.setdefault(queue, self._boot()) + seconds
+        now = self._boot()
+        if self._wanted is None:
+            self._wanted, self._may_take = now, seconds
         answered = self._answered.get(queue)
-        return self._first if answered is None else str(max(0, int((wanted - answered) * 1000)))
+        if answered is None:
+            return self._first
+        at, in_vain = answered
+        return str(max(0, int((self._wanted + seconds - at - (self._in_vain - in_vain)) * 1000)))
 
     def answered(self, queue: str) -> None:
         """Note an answer."""
-        self._answered[queue] = self._boot()
-        self._wanted.pop(queue, None)
+        now = self._boot()
+        if self._wanted is not None:
+            self._in_vain += max(0.0, now - self._wanted - self._may_take)
+            self._wanted = None
+        self._answered[queue] = now, self._in_vain
