@@ -118,12 +118,13 @@ class RedisBroker:
             checked("queue", queue)
         if not queues:
             raise ConfigError("name one queue at least")
-        taking = self._line()
+        settling = OwnLine(self._link(), self.clock, self.read_limit)
+        taking = OwnLine(self._link(), self.clock, self.read_limit, beside=settling)
         apart = self.address.kind == "cluster" and len(queues) > 1
         waking = ByChannel(self._link(), queues, self.read_limit) if apart else ByToken(taking.link)
         return RedisConsumer(
             taking,
-            self._line(),
+            settling,
             waking,
             queues,
             session=session,
@@ -157,9 +158,6 @@ class RedisBroker:
         self.closing.set()
         self.pool.close()
         self._results.close()
-
-    def _line(self) -> OwnLine:
-        return OwnLine(self._link(), self.clock, self.read_limit)
 
     def _link(self) -> Link:
         return Link(

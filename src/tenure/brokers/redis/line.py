@@ -45,12 +45,16 @@ class Line(Protocol):
 
 
 class _Asking:
-    """Runs scripts over one link; `read_limit` is the seconds in which an answer has to be there."""
+    """Runs scripts over one link; `read_limit` is the seconds in which an answer has to be there.
 
-    def __init__(self, clock: Clock, read_limit: float, first: str = "") -> None:
+    `beside`: the `vain` of another line of the same process.  For `first` see `Pulse`.
+    """
+
+    def __init__(self, clock: Clock, read_limit: float, first: str = "", beside: Vain | None = None) -> None:
         self._boot = clock.boot
         self._read_limit = read_limit
-        self._pulse = Pulse(clock, first)
+        self.vain = Vain(clock)
+        self._pulse = Pulse(clock, [self.vain] if beside is None else [self.vain, beside], first)
 
     def ask(self, link: Link, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
         words = self._words(link, script, queue, args)
@@ -58,9 +62,9 @@ class _Asking:
         try:
             answer = link.call(script, [base(queue)], words, self._read_limit)
         except ServerError as error:
+            self.vain.answered()
             raise as_fault(error) from error
-        if script.timed:
-            self._pulse.answered(queue)
+        self._note_answer(script, queue)
         return sent_at, answer
 
     def ask_when_woken(
@@ -71,9 +75,9 @@ class _Asking:
         try:
             answer = link.pop_then_call(wake(queue), seconds, script, [base(queue)], words)
         except ServerError as error:
+            self.vain.answered()
             raise as_fault(error) from error
-        if script.timed:
-            self._pulse.answered(queue)
+        self._note_answer(script, queue)
         return sent_at, answer
 
     def ask_all(self, link: Link, asks: Sequence[Ask]) -> tuple[float, list[Any]]:
@@ -85,9 +89,9 @@ class _Asking:
         answers = link.pipeline(calls, self._read_limit)
         for answer, (script, queue, _) in zip(answers, asks, strict=True):
             if isinstance(answer, ServerError):
+                self.vain.answered()
                 raise as_fault(answer)
-            if script.timed:
-                self._pulse.answered(queue)
+            self._note_answer(script, queue)
         return sent_at, answers
 
     def command(self, link: Link, *words: Word, key: bytes) -> Any:
@@ -97,18 +101,29 @@ class _Asking:
         self, link: Link, script: Script, queue: str, args: Sequence[Word], seconds: float = 0.0
     ) -> Sequence[Word]:
         """Return what the script is told, which runs in so many seconds at the latest."""
+        self.vain.asked(seconds)
         if not script.timed:
             return args
-        quiet = self._pulse.quiet(queue, seconds)  # first, for it notes since when the server was wanted
-        return [link.run_of(base(queue), self._read_limit), quiet, *args]
+        return [link.run_of(base(queue), self._read_limit), self._pulse.quiet(queue, seconds), *args]
+
+    def _note_answer(self, script: Script, queue: str) -> None:
+        self.vain.answered()
+        if script.timed:
+            self._pulse.answered(queue)
 
 
 class OwnLine:
-    """A line over a link of its own; one exchange at a time.  For `first` see `Pulse`."""
+    """A line over a link of its own; one exchange at a time.
 
-    def __init__(self, link: Link, clock: Clock, read_limit: float, first: str = "") -> None:
+    `beside`: another line of the same process, whose waiting counts as well.  For `first` see `Pulse`.
+    """
+
+    def __init__(
+        self, link: Link, clock: Clock, read_limit: float, first: str = "", beside: OwnLine | None = None
+    ) -> None:
         self.link = link
-        self._asking = _Asking(clock, read_limit, first)
+        vain = None if beside is None else beside._asking.vain
+        self._asking: _Asking = _Asking(clock, read_limit, first, vain)
         self._lock = threading.Lock()
 
     def ask(self, script: Script, queue: str, args: Sequence[Word]) -> tuple[float, Any]:
@@ -185,41 +200,56 @@ def as_fault(error: ServerError) -> Exception:
     return error
 
 
+class Vain:
+    """For how long one line has asked without an answer, in seconds of the boot clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._boot = clock.boot
+        self._before = 0.0
+        self._overdue: float | None = None
+
+    def asked(self, seconds: float = 0.0) -> None:
+        """Note a try, which may take so many seconds; it may be a further one for what is still unanswered."""
+        if self._overdue is None:
+            self._overdue = self._boot() + seconds
+
+    def answered(self) -> None:
+        """Note an answer."""
+        self._before, self._overdue = self.total(), None
+
+    def total(self) -> float:
+        """Return the seconds of all that was, and is, asked in vain."""
+        overdue = self._overdue
+        return self._before if overdue is None else self._before + max(0.0, self._boot() - overdue)
+
+
 class Pulse:
-    """When each queue answered this line last, and for how long since then the line has asked in vain, of any queue.
+    """When each queue's server answered this process last, and for how long since then it has asked in vain.
 
     The scripts are told for how long this process wanted nothing: what is missing in the time since a worker was
-    answered last is time in which the server did not answer.  A line asks one queue after the other, so while one of
-    them keeps it waiting it wants something of all.  `first` is what they are told before any answer.
+    answered last is time in which the server did not answer.  A line asks one queue after the other, and a worker has
+    two lines, so while one try keeps it waiting it wants something of all: `vains` are those of its lines.  `first` is
+    what the scripts are told before any answer.
     """
 
-    def __init__(self, clock: Clock, first: str = "") -> None:
+    def __init__(self, clock: Clock, vains: Sequence[Vain], first: str = "") -> None:
         self._boot = clock.boot
+        self._vains = vains
         self._first = first
-        self._answered: dict[str, tuple[float, float]] = {}
-        """By queue: when, and for how long this line had asked in vain by then."""
-        self._in_vain = 0.0
-        self._wanted: float | None = None
-        self._may_take = 0.0
+        self._answered: dict[str, tuple[float, list[float]]] = {}
 
     def quiet(self, queue: str, seconds: float = 0.0) -> str:
         """Return the milliseconds since the last answer in which nothing was wanted, `first` before any answer.
 
         The seconds that this try is to wait at the server are added: nothing is wanted for as long.
         """
-        now = self._boot()
-        if self._wanted is None:
-            self._wanted, self._may_take = now, seconds
         answered = self._answered.get(queue)
         if answered is None:
             return self._first
-        at, in_vain = answered
-        return str(max(0, int((self._wanted + seconds - at - (self._in_vain - in_vain)) * 1000)))
+        at, before = answered
+        in_vain = max(vain.total() - then for vain, then in zip(self._vains, before, strict=True))
+        return str(max(0, round((self._boot() + seconds - at - in_vain) * 1000)))
 
     def answered(self, queue: str) -> None:
         """Note an answer."""
-        now = self._boot()
-        if self._wanted is not None:
-            self._in_vain += max(0.0, now - self._wanted - self._may_take)
-            self._wanted = None
-        self._answered[queue] = now, self._in_vain
+        self._answered[queue] = self._boot(), [vain.total() for vain in self._vains]
