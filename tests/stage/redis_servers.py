@@ -281,7 +281,7 @@ class TlsServer(RedisServer):
 
 
 @contextmanager
-def watched(place: Path, service: str = "jobs", sentinels: int = 1, down_after: float = 1.0) -> Iterator[Watched]:
+def watched(place: Path, service: str = "jobs", sentinels: int = 1, down_after: float = 2.0) -> Iterator[Watched]:
     """Run a primary with a replica that has all its data, and as many Sentinels, which agree by majority."""
     with ExitStack() as stack:
         # A replica is given its first copy at once, and not after the seconds in which others might ask for one too.
