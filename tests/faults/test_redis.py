@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -51,6 +51,51 @@ def test_a_server_that_stood_still_ends_no_lease(redis_server: RedisServer, brok
     assert second.settle([done(other)]) == [Settled("ok", "done")]
     for one in (first, second, keeper):
         one.close()
+
+
+@pytest.mark.parametrize("how", ["asked for another queue", "only settled", "extended for the first time"])
+def test_whoever_speaks_first_does_not_hide_that_the_server_stood_still(
+    redis_server: RedisServer, broker: RedisBroker, how: str
+) -> None:
+    """All that it asks is in vain for longer than the visibility timeout, but it asks nothing of the queue itself."""
+    broker.add([message(1), message(2)])
+    queues = ["a", "q"] if how == "asked for another queue" else ["q"]
+    holder, worker, newcomer = (
+        broker.consumer(names, session=session_of(n), name="w", visibility_timeout=2.0)
+        for n, names in enumerate((["q"], queues, ["q"]), 1)
+    )
+    keeper = broker.keeper()
+    (held,), (other,) = holder.take(1, 0), worker.take(1, 0)
+    ask: Callable[[], object] = {
+        "asked for another queue": lambda: worker.take(1, 0),
+        "only settled": lambda: worker.settle([done(other)]),
+        "extended for the first time": lambda: keeper.extend([Extend(other.receipt)]),
+    }[how]
+    redis_server.freeze()
+    frozen_at = time.monotonic()
+    try:
+        while time.monotonic() < frozen_at + 3.0:
+            with pytest.raises(ConnectionError):
+                ask()
+    finally:
+        redis_server.thaw()
+    answers: list[object] = []
+    until(lambda: not raises(lambda: answers.append(ask())), "it answers again")
+    if how == "asked for another queue":
+        assert answers == [[]]
+    assert (worker if how == "only settled" else newcomer).take(1, 0) == []
+    assert holder.settle([done(held)]) == [Settled("ok", "done")]
+    for one in (holder, worker, newcomer, keeper):
+        one.close()
+
+
+def raises(ask: Callable[[], object]) -> bool:
+    """Whether the server did not answer."""
+    try:
+        ask()
+    except ConnectionError:
+        return True
+    return False
 
 
 def takes(consumer: RedisConsumer) -> list[Delivery] | None:

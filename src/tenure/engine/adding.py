@@ -137,29 +137,32 @@ def hold_key(core: Core, task: str, key: str, id: bytes, fingerprint: bytes) -> 
 
 def add_all(core: Core, adds: Sequence[Add], wall: int) -> list[AddAnswer]:
     """Store jobs as `add_new` does one after the other; those that are new, plain and of one queue share statements."""
-    if len(adds) > 1 and _are_plain(core, adds) and _insert_all(core, adds, wall):
+    size = sum([len(a.body) for a in adds])
+    if len(adds) > 1 and _are_plain(core, adds, size) and _insert_all(core, adds, size, wall):
         return [Created(a.id) for a in adds]
     return [add_new(core, a, wall) for a in adds]
 
 
-def _are_plain(core: Core, adds: Sequence[Add]) -> bool:
-    """Whether these are ready jobs of one queue that takes them, with small bodies, and no key has to be looked at."""
+def _are_plain(core: Core, adds: Sequence[Add], size: int) -> bool:
+    """Whether these are ready jobs of one queue that takes them, with small bodies, and no key has to be looked at.
+
+    `size` is that of their bodies in all (bytes).
+    """
     queue = adds[0].queue
     if core.aliases or core.id_like_keys or queue in core.closed or queue not in core.store.queue_ids:
         return False
-    size = 0
+    if core.space.refuses(size, len(adds)):
+        return False
     for _, its_queue, _, _, body, key, _, starts, ends, _, _, _ in adds:
         if its_queue != queue or key is not None or starts is not None or ends is not None or len(body) > INLINE_BODY:
             return False
-        size += len(body)
-    return not core.space.refuses(size, len(adds))
+    return True
 
 
-def _insert_all(core: Core, adds: Sequence[Add], wall: int) -> bool:
+def _insert_all(core: Core, adds: Sequence[Add], size: int, wall: int) -> bool:
     """Insert the rows of plain jobs; False, with nothing changed, when one of the ids is known already."""
     store, place = core.store, core.place
     queue = store.queue_ids[adds[0].queue]
-    size = sum([len(a.body) for a in adds])
     listed = not core.lines.has_room_for(len(adds), size)
     rows = [_rows(a, READY, queue, n, listed, None, None, a.body, 0, wall) for n, a in enumerate(adds, place + 1)]
     store.begin()
