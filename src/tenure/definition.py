@@ -61,6 +61,7 @@ class Anything:
 class Define(Protocol):
     """What `@app.task(...)` with options returns: it makes a task of the function below."""
 
+    # The ignored overlaps are meant: what returns an awaitable fits the plain form too, and the first that fits wins.
     @overload
     def __call__(self, function: Callable[Concatenate[Anything, ...], Awaited[R]], /) -> AsyncTask[..., R]: ...  # type: ignore[overload-overlap]
     @overload
@@ -100,6 +101,7 @@ def define(app: App, function: Callable[..., Any], name: str | None, options: Ta
 class TaskMaker(ABC):
     """What makes tasks of functions: an App, or a TaskGroup."""
 
+    # The ignored overlaps are meant: what returns an awaitable fits the plain form too, and the first that fits wins.
     @overload
     def task(self, function: Callable[Concatenate[Anything, ...], Awaited[R]], /) -> AsyncTask[..., R]: ...  # type: ignore[overload-overlap]
     @overload
