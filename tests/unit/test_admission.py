@@ -58,7 +58,17 @@ def test_without_a_pace_there_is_room_for_free_slots_only(rig: Rig) -> None:
 
 def test_after_very_short_jobs_there_is_room_for_more(rig: Rig) -> None:
     rig.pace(5)
-    assert rig.admission.room() == Room(2 + 10)
+    assert rig.admission.room() == Room(2 + 10, parks=False)
+
+
+def test_a_take_that_waits_at_the_broker_is_for_free_slots_only(rig: Rig) -> None:
+    rig.pace(5)
+    assert not rig.admission.room().parks
+    assert rig.admission.room() == Room(2), "nothing has come: what comes later may take long"
+    rig.took(1)
+    rig.freed(1)
+    rig.admission._collect()
+    assert rig.admission.room() == Room(2 + 10, parks=False), "jobs come again"
 
 
 def test_after_jobs_that_took_a_while_there_is_not(rig: Rig) -> None:
@@ -85,7 +95,8 @@ def test_an_empty_answer_is_not_asked_for_again_while_there_is_work_in_hand(rig:
     rig.freed(4)
     assert rig.admission.room() == NO_ROOM
     rig.admission._collect()
-    assert rig.admission.room().parks, "nothing waits here any more: the next take may wait at the broker"
+    rig.freed(1)
+    assert rig.admission.room() == Room(1), "nothing waits here any more: the next take may wait at the broker"
 
 
 def test_what_does_not_come_to_its_start_goes_back(rig: Rig) -> None:
@@ -120,7 +131,7 @@ def test_the_table_bounds_what_is_in_hand(rig: Rig) -> None:
     rig.pace(100)
     for number in range(508):
         rig.table.hold(receipt(number), 2000.0, 30.0, SYNC)
-    assert rig.admission.room() == Room(6)
+    assert rig.admission.room() == Room(6, parks=False)
 
 
 def test_a_worker_that_leaves_takes_nothing(rig: Rig) -> None:

@@ -80,8 +80,10 @@ class Admission:
         if self.slots.in_hand:
             return self._beyond(spare)
         room = self.slots.room()
-        if spare and room.queues is None:
-            return self._entered(room._replace(limit=room.limit + spare))
+        if spare and room.queues is None and not self._asked:
+            # Not waited for either: by the time that jobs are added, the pace of the last ones says nothing.
+            self._asked = True
+            return self._entered(Room(room.limit + spare, parks=False))
         if room.limit < 1 or (room.queues is not None and rest):
             self._collect(1, None if room.limit < 1 else rest)
             room = self.slots.room()
