@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tenure import App, JobContext, Retry, current_job
+from tenure import App, JobContext, Retry, clock, current_job
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, TestHold
 from tenure.outcome import Died, Failed, Interrupted, Outcome, Retried, Returned
@@ -182,9 +182,10 @@ def test_a_process_without_coroutines_never_loads_asyncio() -> None:
     assert subprocess.run(code, capture_output=True, text=True, timeout=30, check=True).stdout == "[]\n"
 
 
-def test_a_job_whose_lease_is_lost_while_its_arguments_are_read_does_not_begin(executor: Executor) -> None:
+def test_a_job_whose_lease_is_lost_while_its_arguments_are_read_does_not_begin() -> None:
+    executor = Executor(app.tasks, clock.boot, 1000)
     hold = TestHold(lease_lost=True)
-    late = delivery(task="given", args=(7,), deadline=1000.0)
+    late = delivery(task="given", args=(7,), deadline=clock.boot())
     outcome, _ = executor.execute(late, hold)
     assert isinstance(outcome, Interrupted)
     assert hold.said == []
