@@ -58,11 +58,9 @@ class Line:
         """
         data = (text.encode() if isinstance(text, str) else text) + b"\n"
         lab = self._lab
-        answer = None if lab.hub.ends_leases else lab.hub.add_at_once(self.connection, data, lab.wall, lab.mono)
-        if answer is not None:
-            return answer.decode().removesuffix("\n")
-        self.write(data)
-        self._lab.turn()
+        if lab.hub.ends_leases or not lab.hub.add_at_once(self.connection, data, lab.wall, lab.mono):
+            self.write(data)
+            lab.turn()
         return self.read().decode().removesuffix("\n")
 
     def cut(self) -> None:

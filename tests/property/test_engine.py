@@ -43,7 +43,7 @@ FINGERPRINTS = [b"f" * 16, b"g" * 16]
 STEPS = [
     *["add"] * 4,
     *["work"] * 5,
-    *["take"] * 2,
+    *["take", "take", "hand_over", "hand_over"],
     *["settle"] * 7,
     *["settle_together"] * 2,
     *["extend", "bye", "untake", "cancel_job", "requeue", "requeue", "purge"],
@@ -165,7 +165,7 @@ class EngineMachine(RuleBasedStateMachine):
         return answer
 
     def carry_out_take(self, session: bytes, t: Take) -> Any:
-        worker = f"worker-{session[0] % 2}"
+        worker = _worker(session)
         expected = self.model.refuse_take(session, t)
         final = t.wait == 0
         answer = self.engine.take(session, worker, t, arrived=self.mono, wall=self.wall, mono=self.mono, final=final)
@@ -253,6 +253,30 @@ class EngineMachine(RuleBasedStateMachine):
         step = data.draw(st.sampled_from([1, 1, 1, 1, 0, 2, -1]))
         number = max(1, self.model.session(session).answered + step)
         self.send(session, Take(number, limit, wait, 30_000, tuple(queues)))
+
+    def hand_over(self, data: st.DataObject) -> None:
+        """A take waits, and is answered with the next job in one with its add, or the common way."""
+        session = data.draw(st.sampled_from(self.living))
+        number = self.model.session(session).answered + 1
+        queues = data.draw(st.lists(st.sampled_from(QUEUES), min_size=1, max_size=2))
+        take = Take(number, data.draw(st.integers(1, 3)), 500, 30_000, tuple(queues))
+        if self.send(session, take) is not None:
+            return
+        a = self.draw_add(data)._replace(queue=queues[0])
+        job = self.engine.hand_over(
+            a, session, _worker(session), take, arrived=self.mono, wall=self.wall, mono=self.mono
+        )
+        if job is None:
+            self.send(KEEPER, a)
+            self.send(session, take)
+            return
+        assert self.model.add(a) == Created(a.id)
+        self.model.granted(session, _worker(session), take, [job], set())
+        self.model.session(session).answered = number
+        self.engine.commit()
+        for sent, answer in (((KEEPER, a), Created(a.id)), ((session, take), [job])):
+            self.first_answers[len(self.sent)] = answer
+            self.sent.append(sent)
 
     def settle(self, data: st.DataObject) -> None:
         self.send(*self.draw_settle(data))
@@ -545,6 +569,10 @@ class EngineMachine(RuleBasedStateMachine):
             assert bytes.fromhex(shown["body"]) == job.add.body
             if job.reason.startswith(("worker lost", "expired", "why")):
                 assert shown["reason"] == job.reason
+
+
+def _worker(session: bytes) -> str:
+    return f"worker-{session[0] % 2}"
 
 
 def flatten(tally: dict[str, Any]) -> dict[str, int]:

@@ -27,14 +27,17 @@ class Driver:
         self.count = 0
         self.takes = 0
 
-    def add(self, later: bool = False, expires: int | None = None, losses: int = 5, attempts: int = 20) -> bytes:
+    def new(self, later: bool = False, expires: int | None = None, losses: int = 5) -> Add:
         self.count += 1
         id = WALL.to_bytes(6, "big") + self.count.to_bytes(10, "big")
         run_at = (1_000, True) if later else None
         ends = None if expires is None else (expires, True)
-        job = Add(id, "q", "t", b"f" * 16, b"", None, 5, run_at, ends, None, attempts, losses)
+        return Add(id, "q", "t", b"f" * 16, b"", None, 5, run_at, ends, None, 20, losses)
+
+    def add(self, later: bool = False, expires: int | None = None, losses: int = 5) -> bytes:
+        job = self.new(later, expires, losses)
         self.engine.add(job, WALL)
-        return id
+        return job.id
 
     def take(self, id: bytes, session: bytes = WORKER) -> bytes:
         """Take the only job that is ready."""
@@ -100,6 +103,15 @@ def waiting(drive: Driver) -> None:
     drive.engine.take(b"e" * 16, "w", take, arrived=MONO, wall=WALL + 5_000, mono=MONO, final=True)
 
 
+def handed_over(drive: Driver) -> None:
+    """An add that a take waits for."""
+    drive.takes += 1
+    take = Take(drive.takes, 1, 500, 30_000, ("q",))
+    job = drive.engine.hand_over(drive.new(), WORKER, "w", take, arrived=MONO, wall=WALL, mono=MONO)
+    assert job is not None
+    drive.settle(job.id, "done")
+
+
 def operated(drive: Driver) -> None:
     """Everything that an operator and time do to a job that has ended."""
     id = drive.take(drive.add())
@@ -122,7 +134,7 @@ def drive() -> Iterator[Driver]:
 
 def test_the_engine_makes_every_move_of_the_table_and_no_other(drive: Driver) -> None:
     moves.watch(drive.engine)
-    for part in (settled, cut_off, waiting, operated):
+    for part in (settled, cut_off, waiting, handed_over, operated):
         part(drive)
     found = moves.seen(drive.engine)
     assert moves.ALLOWED - found == set(), "the table has moves that the engine does not make"
@@ -131,7 +143,7 @@ def test_the_engine_makes_every_move_of_the_table_and_no_other(drive: Driver) ->
 
 def test_an_engine_that_is_held_to_the_table_can_make_no_other_move(drive: Driver) -> None:
     moves.hold_to_the_table(drive.engine)
-    for part in (settled, cut_off, waiting, operated):
+    for part in (settled, cut_off, waiting, handed_over, operated):
         part(drive)
     id = drive.add()
     for change in (f"UPDATE jobs SET state = {DONE} WHERE id = ?", "DELETE FROM jobs WHERE id = ?"):

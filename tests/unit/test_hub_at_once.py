@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from tenure.engine import handing
 from tenure.engine.store import DbError
 from tenure.server.hub import AT_ONCE
 from tests.property.lab import Lab, Line, hexid, take
@@ -11,7 +14,7 @@ from tests.property.lab import Lab, Line, hexid, take
 
 def at_once(lab: Lab, line: Line, text: str) -> bytes | None:
     """Carry out a line before a turn; None: the hub leaves it to one."""
-    return lab.hub.add_at_once(line.connection, text.encode() + b"\n", lab.wall, lab.mono)
+    return line.read() if lab.hub.add_at_once(line.connection, text.encode() + b"\n", lab.wall, lab.mono) else None
 
 
 def test_it_is_stored_counted_and_answered_as_in_a_turn(lab: Lab) -> None:
@@ -81,12 +84,97 @@ def test_lines_of_others_come_first(lab: Lab) -> None:
     assert at_once(lab, line, lab.add(1)) is not None
 
 
-def test_where_a_take_waits_for_it_a_turn_hands_it_out(lab: Lab) -> None:
-    line, worker = lab.connect(1), lab.connect(2)
-    assert worker.ask(take(1, wait=30_000)) == ""
-    assert at_once(lab, line, lab.add(1)) is None
-    line.ask(lab.add(1))
+def waits(lab: Lab) -> tuple[Line, Line]:
+    """A client, and a worker whose take waits in a queue that is known."""
+    client, worker = lab.connect(1), lab.connect(2)
+    client.ask(lab.add(99))
+    assert worker.ask(take(1)).startswith("jobs 1 ")
+    assert worker.ask(take(2, wait=30_000)) == ""
+    return client, worker
+
+
+def test_it_goes_straight_to_a_take_that_waits_for_it(lab: Lab) -> None:
+    client, worker = waits(lab)
+    assert at_once(lab, client, lab.add(1)) == f"ok {hexid(1)} created\n".encode()
     assert worker.read().startswith(b"jobs 1 ")
+    assert lab.counts() == {"added": 2, "handed_out": 2, "running": 2}
+    assert worker.ask(f"done {hexid(1)}:1") == "ok done"
+    assert at_once(lab, client, lab.add(2)) is not None
+    assert lab.job(2)["state"] == "ready", "the take has been answered, and no other one waits"
+
+
+def test_what_it_leaves_is_what_a_turn_leaves(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    for handed_over in (True, False):
+        if not handed_over:
+            monkeypatch.setattr(handing, "_is_plain", lambda core, a: False)
+        with closing(Lab()) as lab:
+            client, worker = waits(lab)
+            lab.pass_time(0.7)
+            answers = [client.ask(lab.add(1)), worker.read(), client.ask(lab.add(1)), worker.read()]
+            answers += [worker.ask(take(2)), worker.ask(take(3, wait=500)), client.ask(lab.add(1, body="again"))]
+            lab.pass_time(31.0)
+            seen.append((answers, lab.rows(), lab.record(), lab.engine._core.place, lab.job(1)))
+    assert seen[0] == seen[1]
+
+
+def test_takes_are_answered_in_the_order_in_which_they_began_to_wait(lab: Lab) -> None:
+    client, worker = waits(lab)
+    other = lab.connect(3)
+    assert other.ask(take(1, wait=30_000)) == ""
+    for n, (first, second) in enumerate(((worker, other), (other, worker)), 1):
+        client.ask(lab.add(n))
+        assert first.read().startswith(b"jobs 1 ")
+        assert second.read() == b""
+
+
+@pytest.mark.parametrize("text", ["pause q", "close q"])
+def test_a_queue_that_is_stopped_hands_nothing_over(lab: Lab, text: str) -> None:
+    client, worker = waits(lab)
+    lab.connect(4).ask(text)
+    assert at_once(lab, client, lab.add(1)) is None
+    client.ask(lab.add(1))
+    assert worker.read() == b""
+
+
+def test_without_a_known_queue_a_turn_hands_it_out(lab: Lab) -> None:
+    client, worker = lab.connect(1), lab.connect(2)
+    assert worker.ask(take(1, wait=30_000)) == ""
+    assert at_once(lab, client, lab.add(1)) is None
+    client.ask(lab.add(1))
+    assert worker.read().startswith(b"jobs 1 ")
+
+
+def test_a_large_body_and_a_key_are_handed_out_in_a_turn(lab: Lab) -> None:
+    client, worker = waits(lab)
+    assert at_once(lab, client, lab.add(1, body="b" * 801)) is None
+    client.ask(lab.add(1, body="b" * 801))
+    assert b"b" * 801 in worker.read()
+    assert worker.ask(take(3, wait=30_000)) == ""
+    client.ask(lab.add(2, "k=order"))
+    assert worker.read().startswith(b"jobs 1 ")
+
+
+def test_where_a_hand_over_cannot_be_committed_the_take_goes_on_waiting(lab: Lab) -> None:
+    client, worker = waits(lab)
+    before = lab.rows()
+    lab.fail()
+    assert at_once(lab, client, lab.add(1)) is None
+    assert lab.rows() == before
+    assert worker.read() == b""
+    assert client.ask(lab.add(1)).startswith("err storage ")
+    lab.heal()
+    lab.turn()
+    assert client.ask(lab.add(1)) == f"ok {hexid(1)} created"
+    assert worker.read().startswith(b"jobs 1 ")
+
+
+def test_of_several_adds_in_a_turn_a_take_gets_as_many_as_it_asked_for(lab: Lab) -> None:
+    client, worker = waits(lab)
+    other = lab.connect(4)
+    other.write(lab.add(1).encode() + b"\n")
+    client.ask(lab.add(2))
+    assert worker.read().startswith(b"jobs 2 ")
 
 
 def test_a_turn_comes_after_so_many(lab: Lab) -> None:

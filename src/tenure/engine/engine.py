@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenure.engine import adding, operator, queues, record, settling, sweep, taking, waiting
+from tenure.engine import adding, handing, operator, queues, record, settling, sweep, taking, waiting
 from tenure.engine.adding import AddAnswer
 from tenure.engine.core import Core, Retention
 from tenure.engine.log import Log
@@ -17,7 +17,7 @@ from tenure.engine.settling import ByeAnswer, Held, SettleAnswer
 from tenure.engine.space import RESERVE, Space
 from tenure.engine.store import Db, DbError, Durability, Store, connect, copied, unusable
 from tenure.engine.taking import TakeAnswer
-from tenure.wire.commands import Add, Bye, ExtendItem, QueueVerb, Settle, StateLine, Take, Untake
+from tenure.wire.commands import Add, Bye, ExtendItem, Job, QueueVerb, Settle, StateLine, Take, Untake
 
 RUN_OUT_BATCH = 500
 """Leases that one turn ends at most: what arrives meanwhile waits for these only."""
@@ -64,6 +64,12 @@ class Engine:
     ) -> TakeAnswer:
         """Hand jobs out; None when the take may be parked; see `taking.take`."""
         return taking.take(self._core, session, worker, t, arrived=arrived, wall=wall, mono=mono, final=final)
+
+    def hand_over(
+        self, a: Add, session: bytes, worker: str, t: Take, *, arrived: float, wall: int, mono: float
+    ) -> Job | None:
+        """Store a job and hand it out to a take that waits, where that can be done in one; see `handing.hand_over`."""
+        return handing.hand_over(self._core, a, session, worker, t, arrived=arrived, wall=wall, mono=mono)
 
     def settle(self, session: bytes, lines: Sequence[Settle], wall: int) -> list[SettleAnswer]:
         """End hand-outs by the worker's word; see `settling.settle`."""

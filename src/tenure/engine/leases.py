@@ -37,6 +37,10 @@ class Lease:
     cancel: int = 0
     progress: bytes | None = None
 
+    def hold(self, since: float) -> int:
+        """Milliseconds from `since` to the end, rounded down: the holder may only believe in less."""
+        return max(0, int((self.end - since) * 1000))
+
 
 SPENT_ENDS = 1_024
 """Entries of ended leases that the order of ends may hold on to."""

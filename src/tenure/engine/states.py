@@ -63,6 +63,7 @@ class Move(NamedTuple):
 MOVES = (
     Move(None, READY, "added"),
     Move(None, SCHEDULED, "added for later"),
+    Move(None, RUNNING, "added while a worker waits for it"),
     Move(SCHEDULED, READY, "its time has come"),
     Move(SCHEDULED, DEAD, "expired"),
     Move(SCHEDULED, CANCELLED, "called off"),

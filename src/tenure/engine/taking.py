@@ -187,10 +187,10 @@ def _job(core: Core, row: tuple[Any, ...], lease: Lease, arrived: float) -> Job:
         stored = core.store.row("SELECT body FROM bodies WHERE id = ?", (lease.big,))
         assert stored is not None  # written in the job's own transaction
         body = stored[0]
-    hold = max(0, int((lease.end - arrived) * 1000))  # rounded down: the holder may only believe in less
     return Job(
-        lease.id, lease.number, hold, lease.vt, lease.attempts + 1, lease.losses, core.store.queue_names[lease.queue],
-        lease.task, lease.fingerprint, body, lease.key, row[14], row[15], row[2], lease.max_attempts, lease.max_losses,
+        lease.id, lease.number, lease.hold(arrived), lease.vt, lease.attempts + 1, lease.losses,
+        core.store.queue_names[lease.queue], lease.task, lease.fingerprint, body, lease.key, row[14], row[15], row[2],
+        lease.max_attempts, lease.max_losses,
     )  # fmt: skip
 
 

@@ -103,26 +103,31 @@ class Hub:
         self.behind[connection] = None
         return not connection.waits
 
-    def add_at_once(self, connection: Connection, data: bytes, wall: int, mono: float) -> bytes | None:
-        """Carry out what is one plain add while nobody waits for jobs; None: it goes the common way.
+    def add_at_once(self, connection: Connection, data: bytes, wall: int, mono: float) -> list[Connection]:
+        """Carry out what is one plain add, and return the connections with answers; none: it goes the common way.
 
         A turn that is for a single add costs several times what the add does.  What time brings has its turn by the
-        timer, and what else a turn looks after each time that `AT_ONCE` adds have come so.
+        timer, and what else a turn looks after each time that `AT_ONCE` adds have come so.  Where takes wait, it is
+        for an add only that one of them can be answered with.
         """
-        if self._at_once <= 0 or self._parking or self.behind or self._failing or not connection.is_at_rest:
-            return None
+        if self._at_once <= 0 or self.behind or self._failing or not connection.is_at_rest:
+            return []
         command = connection.parser.plain_add(data)
         if command is None:
-            return None
+            return []
+        self._waiting.begin(1)
         try:
-            answer = self._engine.add(command, wall)
+            answer = self._waiting.added_now(command, wall, mono)
+            if answer is None:
+                return []
             self._engine.commit()
         except Exception:  # noqa: BLE001  (the common way meets it again and tells)
-            self._roll_back(mono)
-            return None
+            self._undo(0, 0, mono)
+            return []
         self._at_once -= 1
         connection.last_line = mono
-        return self._answers.add(answer)
+        self._replies.append((connection, answer))
+        return self._deliver()
 
     def unread(self, connection: Connection, mono: float) -> None:
         """The client does not read its answers: its lines wait until it does."""
@@ -195,7 +200,7 @@ class Hub:
     def _attempt(self, inbox: list[Arrived], wall: int, mono: float, *, time: bool = True) -> bool:
         """Carry out one transaction; False, with nothing changed, when the store or the code failed."""
         replies, questions = len(self._replies), len(self._questions)
-        self._waiting.begin()
+        self._waiting.begin(len(inbox))
         try:
             if self._unsound:
                 self._engine.rollback(mono)

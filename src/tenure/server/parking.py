@@ -43,6 +43,10 @@ class Parking:
         """The takes that wait for jobs of a queue, the longest waiting first."""
         return list(self._by_queue.get(queue, ()))
 
+    def longest_waiting(self, queue: str) -> Parked | None:
+        """The take that has waited longest for jobs of a queue, if one does."""
+        return next(iter(self._by_queue.get(queue, ())), None)
+
     def met(self, ended: Iterable[bytes]) -> list[ParkedWait]:
         """The waits for any of these jobs."""
         return list(dict.fromkeys(parked for job in ended for parked in self._by_job.get(job, ())))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from math import inf
 from typing import Any, Never, cast
 
 from tenure.engine.core import Retention
@@ -32,6 +33,8 @@ log = logging.getLogger("tenure.server")
 
 LINGER = 5.0
 """Seconds in which a client may still read its last answers once the server closes its connection."""
+QUIET = 0.001
+"""Seconds without an answer after which whoever sends something is taken to be alone."""
 SPARE_FILES = 64
 """Open files beside those of connections: the data file, what is read from it at the side, and those being refused."""
 
@@ -149,10 +152,10 @@ class Server:
         self.transports: dict[Connection, asyncio.Transport] = {}
         self.held: dict[Connection, None] = {}  # of which nothing is read for now
         self._turn_wanted = False
-        self.only: Connection | None = None
-        """The connection that the last turn was for, where it was for one alone."""
+        self._only: Connection | None = None  # which the last turn was for, where it was for one alone
+        self._committed = -inf
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = float("inf")
+        self._timer_at = inf
         self._stop = asyncio.Event()
         self._taken_away: str | None = None  # what happened to the data file
         self._background: set[asyncio.Task[None]] = set()
@@ -178,7 +181,7 @@ class Server:
         if self._taken_away is not None:
             self._give_up(self._taken_away)
         log.info("stopping: no new connections, parked takes are answered, the file is closed")
-        self._flush(self.hub.drain(_wall(), time.monotonic()))
+        self.flush(self.hub.drain(_wall(), time.monotonic()))
         for transport in list(self.transports.values()):
             transport.close()
         await asyncio.sleep(0.05)  # lets the last answers leave; whoever misses one asks the next server
@@ -194,6 +197,13 @@ class Server:
         assert self._log is not None  # in memory there is no file to be taken away
         told = rescue(self._log, self._place.path, _wall())
         raise StoreError(f"{happened} while this server was using it, so it stores nothing more and ends. {told}")
+
+    def is_alone(self, connection: Connection, mono: float) -> bool:
+        """Whether what a connection sends is carried out in this round of the loop, before other sockets are read.
+
+        Where there are more, or leases are about to be ended, all sockets are read first: one commit is for all.
+        """
+        return (self._only is connection or mono - self._committed > QUIET) and not self.hub.ends_leases
 
     def want_turn(self) -> None:
         """Have a turn in this round of the loop, after the other sockets have been read."""
@@ -212,8 +222,8 @@ class Server:
             self._stop.set()
             return
         answered = self.hub.turn(wall, mono)
-        self.only = answered[0] if len(answered) == 1 else None
-        self._flush(answered)
+        self._only = answered[0] if len(answered) == 1 else None
+        self.flush(answered)
         if self.hub.background:
             self._start_background()
         self.checkpoints.look(self._space.tight)
@@ -223,7 +233,9 @@ class Server:
             self._read_on()
         self._arm(wall, mono)
 
-    def _flush(self, connections: list[Connection]) -> None:
+    def flush(self, connections: list[Connection]) -> None:
+        """Write the answers that have just been committed."""
+        self._committed = time.monotonic()
         for connection in connections:
             transport = self.transports.get(connection)
             if transport is None:
@@ -283,7 +295,7 @@ class Server:
             answer = await self._loop.run_in_executor(None, question)
         except Exception:
             log.exception("a recount failed")
-        self._flush(self.hub.finish(connection, answer, time.monotonic()))
+        self.flush(self.hub.finish(connection, answer, time.monotonic()))
         self.want_turn()
 
 
@@ -306,13 +318,11 @@ class Line(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         # The arrival is stamped here, after the bytes were read: a lease's `hold` counts from it.
         server, connection, mono = self._server, self._connection, time.monotonic()
-        # A client that is alone with us is answered in this round of the loop.  Where there are more, or leases are
-        # about to be ended, all sockets are read first: one commit is for all of them.
-        alone = server.only is connection and not server.hub.ends_leases
+        alone = server.is_alone(connection, mono)
         if alone:
-            answer = server.hub.add_at_once(connection, data, _wall(), mono)
-            if answer is not None:
-                self._transport.write(answer)
+            answered = server.hub.add_at_once(connection, data, _wall(), mono)
+            if answered:
+                server.flush(answered)
                 return
         if self._receive(connection, data, mono):
             if alone:

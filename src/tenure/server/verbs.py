@@ -1,6 +1,6 @@
 """Lines that are answered at once from the engine, each by a method of its own.
 
-A take, a wait, a bye and a report may have to wait, or end the wait of another: these are the hub's.
+An add, a take, a wait, a bye and a report have to do with lines that wait: these are the hub's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from tenure.server.reports import Reports
 from tenure.server.session import Adds, Connection, Settles
 from tenure.wire import encode
 from tenure.wire.commands import (
-    Add,
     Bad,
     Browse,
     CancelJob,
@@ -42,7 +41,6 @@ class Verbs:
         self._reports = reports
         self.table: dict[type, Verb] = {
             Hello: self._hello,
-            Add: self._add,
             Adds: self._add_all,
             Settles: self._settle,
             Extend: self._extend,
@@ -63,9 +61,6 @@ class Verbs:
             return encode.err("closed", "this session has said bye; a new process makes a new one")
         self._crowd.greet(connection, h)
         return self._answers.hello(self._engine.store_id, wall)
-
-    def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
-        return self._answers.add(self._engine.add(a, wall))
 
     def _add_all(self, connection: Connection, a: Adds, arrived: float, wall: int, mono: float) -> bytes:
         return b"".join([self._answers.add(answer) for answer in self._engine.add_all(a.lines, wall)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenure.engine.adding import Created
 from tenure.engine.engine import Engine
 from tenure.server.answers import Answers
 from tenure.server.crowd import Crowd
@@ -11,7 +12,7 @@ from tenure.server.parking import Parking
 from tenure.server.session import Connection, Parked, ParkedWait
 from tenure.server.verbs import Verb
 from tenure.wire import encode
-from tenure.wire.commands import MAX_WAIT, OVER, Bye, Take, Untake, Wait
+from tenure.wire.commands import MAX_WAIT, OVER, Add, Bye, Take, Untake, Wait
 
 
 class WaitingLines:
@@ -28,7 +29,9 @@ class WaitingLines:
         self.parking = Parking()
         engine.watch(self.parking.jobs)
         self._changes: list[tuple[bool, Parked | ParkedWait]] = []  # (parked or unparked, line)
+        self._alone = False
         self.table: dict[type, Verb] = {
+            Add: self._add,
             Take: self._take,
             Wait: self._wait,
             Bye: self._bye,
@@ -37,9 +40,10 @@ class WaitingLines:
 
     # -- the hub's ------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """A transaction begins."""
+    def begin(self, lines: int) -> None:
+        """A transaction of so many lines begins."""
         self._changes.clear()
+        self._alone = lines == 1
 
     def undo(self) -> None:
         """Take back what has been parked and unparked since it began."""
@@ -81,9 +85,41 @@ class WaitingLines:
         else:
             packed = self._taken(parked, wall, mono, final)
         if packed is not None:
-            self._unpark(parked)
-            parked.connection.last_line = mono  # it was not idle while it waited
-            self._replies.append((parked.connection, packed))
+            self._answered(parked, packed, mono)
+
+    def _answered(self, parked: Parked | ParkedWait, packed: bytes, mono: float) -> None:
+        self._unpark(parked)
+        parked.connection.last_line = mono  # it was not idle while it waited
+        self._replies.append((parked.connection, packed))
+
+    def added_now(self, a: Add, wall: int, mono: float) -> bytes | None:
+        """Carry out an add that has no turn; None, with nothing changed, where a take waits and needs one."""
+        if not self.parking:
+            return self._answers.add(self._engine.add(a, wall))
+        return self._answers.add(Created(a.id)) if self._hand_over(a, wall, mono) else None
+
+    # -- adds ----------------------------------------------------------------------------------------------------
+
+    def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
+        # Where there are more lines, whoever waits longest is to have as many of their jobs as it asked for.
+        if self._alone and self.parking and self._hand_over(a, wall, mono):
+            return self._answers.add(Created(a.id))
+        return self._answers.add(self._engine.add(a, wall))
+
+    def _hand_over(self, a: Add, wall: int, mono: float) -> bool:
+        """Store a job and answer with it the take that waits longest; False: that cannot be done in one."""
+        parked = self.parking.longest_waiting(a.queue)
+        if parked is None:
+            return False
+        hello = parked.connection.hello
+        assert hello is not None  # it could not have parked
+        job = self._engine.hand_over(
+            a, hello.session, hello.name, parked.take, arrived=parked.arrived, wall=wall, mono=mono
+        )
+        if job is None:
+            return False
+        self._answered(parked, encode.jobs([job]), mono)
+        return True
 
     # -- takes ----------------------------------------------------------------------------------------------------
 
