@@ -326,6 +326,28 @@ def test_a_torn_or_damaged_answer_is_a_protocol_error_or_jobs(answer: list[Job],
         pass
 
 
+@given(
+    st.lists(st.lists(jobs, max_size=2).map(encode.jobs) | st.sampled_from([b"ok done\n", b"err x y\n"]), max_size=2),
+    st.integers(0, 3),
+    st.data(),
+)
+def test_a_whole_answer_is_what_the_reader_makes_of_it(answers: list[bytes], cut_off: int, data: st.DataObject) -> None:
+    packed = bytearray(b"".join(answers))
+    if packed and data.draw(st.booleans()):
+        packed[data.draw(st.integers(0, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    read = bytes(packed[: len(packed) - cut_off])
+    reader = replies.ReplyReader()
+    try:
+        found = reader.feed(read)
+    except ProtocolError:
+        found = []
+    try:
+        one = replies.whole(read)
+    except ProtocolError:
+        one = None
+    assert one == (found[0] if len(found) == 1 and not reader.partial else None)
+
+
 state_lines = st.builds(
     StateLine,
     ids,

@@ -10,7 +10,7 @@ from tenure.brokers.bounded import CONNECT_LIMIT, Bounded
 from tenure.brokers.dialing import dial
 from tenure.clock import boot
 from tenure.errors import ProtocolError, ServerError
-from tenure.wire.replies import Reply, ReplyReader, Welcome, parse_welcome, payload_length
+from tenure.wire.replies import Reply, ReplyReader, Welcome, parse_welcome, whole
 
 _FIRST = 64 * 1024
 """Bytes of the first read of an answer, below what the allocator takes from the system anew each time."""
@@ -71,10 +71,11 @@ class Connection(Bounded):
         try:
             self._write(data, limit, started)
             got = self._recv(_FIRST)
-            if answers == 1 and got and got.find(b"\n") == len(got) - 1 and not payload_length(got[:-1]):
-                out.append(Reply(got[:-1]))
-                return
-            self._read(got, answers, limit, started, out)
+            reply = whole(got) if answers == 1 else None
+            if reply is None:
+                self._read(got, answers, limit, started, out)
+            else:
+                out.append(reply)
         except OSError as error:
             raise self._broken(error, limit) from None
         except BaseException:

@@ -88,6 +88,15 @@ class ReplyReader:
             position, self._line, self._wanted = end, None, 0
 
 
+def whole(data: bytes) -> Reply | None:
+    """Return the answer that `data` is, complete and with nothing behind it, as nearly all are; else None."""
+    end = data.find(b"\n")
+    if end < 0:
+        return None
+    line = data[:end]
+    return Reply(line, data[end + 1 :]) if end + 1 + payload_length(line) == len(data) else None
+
+
 def _all_short(data: bytes) -> bool:
     """Whether these are complete lines that nothing follows, as those to settlements and adds are."""
     return data.endswith(b"\n") and not data.startswith((b"j", b"s")) and b"\nj" not in data and b"\ns" not in data
