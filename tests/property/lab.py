@@ -58,7 +58,8 @@ class Line:
         """
         data = (text.encode() if isinstance(text, str) else text) + b"\n"
         lab = self._lab
-        if lab.hub.ends_leases or not lab.hub.add_at_once(self.connection, data, lab.wall, lab.mono):
+        hub, turn_first = lab.hub, lab.hub.ends_leases or lab.hub.was_away(lab.mono)
+        if turn_first or not hub.add_at_once(self.connection, data, lab.wall, lab.mono):
             self.write(data)
             lab.turn()
         return self.read().decode().removesuffix("\n")

@@ -5,8 +5,8 @@
 -- how     1 done  2 retried  3 released  4 left  5 returned  6 lost  7 dead  8 cancelled   NULL: still running
 --
 -- A job's own row carries its last hand-out (number ... error); an earlier one moves to `handouts` when the job is
--- handed out again, so a job that goes well is one row, written three times.  The order of hand-outs is judged by
--- commit numbers, not by clocks.
+-- handed out again, so a job that goes well is one row, written three times, or twice where a take waits for it.  The
+-- order of hand-outs is judged by commit numbers, not by clocks.
 
 CREATE TABLE meta (
     name  TEXT PRIMARY KEY,

@@ -151,7 +151,7 @@ class Hub:
 
     def turn(self, wall: int, mono: float) -> list[Connection]:
         """Apply what has arrived and what time has brought, commit, and return the connections with answers."""
-        if mono - self._seen > GAP:
+        if self.was_away(mono):
             log.warning(
                 "the server was away for %.1f s; every running lease has its full time again", mono - self._seen
             )
@@ -297,6 +297,10 @@ class Hub:
         for connection, why in self._crowd.overdue(mono):
             self._replies.append((connection, encode.err("timeout", why)))
         self._crowd.forget_sessions(self._engine.forget_session, mono)
+
+    def was_away(self, mono: float) -> bool:
+        """Whether the next turn finds that the server stood still: what has arrived has to be read before it."""
+        return mono - self._seen > GAP
 
     @property
     def ends_leases(self) -> bool:

@@ -201,9 +201,12 @@ class Server:
     def is_alone(self, connection: Connection, mono: float) -> bool:
         """Whether what a connection sends is carried out in this round of the loop, before other sockets are read.
 
-        Where there are more, or leases are about to be ended, all sockets are read first: one commit is for all.
+        Where there are more, all sockets are read first: one commit is for all.  So they are where a turn is to judge
+        by what has arrived.
         """
-        return (self._only is connection or mono - self._committed > QUIET) and not self.hub.ends_leases
+        hub = self.hub
+        alone = self._only is connection or mono - self._committed > QUIET
+        return alone and not hub.ends_leases and not hub.was_away(mono)
 
     def want_turn(self) -> None:
         """Have a turn in this round of the loop, after the other sockets have been read."""
