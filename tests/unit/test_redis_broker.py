@@ -492,6 +492,21 @@ def test_a_spoiled_hand_out_costs_its_job_only(lab: RedisLab) -> None:
     assert (shown["state"], shown["reason"][:30]) == ("dead", "its record could not be read: ")
 
 
+def test_a_job_that_runs_is_handed_out_to_nobody_else_even_where_somebody_puts_it_in_line(lab: RedisLab) -> None:
+    lab.add(message(1), message(2))
+    holder, other = lab.consumer(1), lab.consumer(2)
+    (held,) = holder.take(1, 0)
+    lab.server.command("ZADD", "tenure:{q}:ready", "0", hexid(1))
+    assert ids(other.take(10, 0)) == [2]
+    admin = lab.broker.admin()
+    shown = admin.job(hexid(1))
+    assert shown is not None
+    assert (shown["state"], len(shown["handouts"]), shown["handouts"][0]["ended"]) == ("dead", 1, "lost")
+    assert holder.settle([done(held)]) == [Settled("refused", "lost")]
+    record = admin.record()
+    assert (record["overlaps"], record["balanced"], admin.record(verify=True)["differences"]) == (0, True, [])
+
+
 # ---------------------------------------------------------------------------------------------------------- retention
 
 
