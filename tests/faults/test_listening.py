@@ -8,9 +8,11 @@ from typing import Any
 
 from tenure import Job, clock
 from tenure.faults import process
+from tenure.wire.replies import parse_jobs
 from tests.stage.apps import leases
 from tests.stage.figures import recovered
 from tests.stage.harness import Stage, wait_for
+from tests.stage.raw import RawClient, add_line, new_id
 from tests.stage.sizes import sized
 
 APP = leases.__name__
@@ -93,3 +95,35 @@ def test_a_worker_that_is_told_to_leave_takes_nothing_more_also_where_it_cannot_
 
 def _all_wait(stage: Stage, jobs: list[Job[Any]]) -> bool:
     return all(stage.job(job.id)["state"] == "ready" for job in jobs)
+
+
+def test_who_has_gone_is_given_nothing_while_another_one_waits(bare: Stage) -> None:
+    """The server meets the end of a connection whose take waits, and an add right behind it, in one look."""
+    _begin(bare)
+    with RawClient(bare.url) as producer, RawClient(bare.url) as works:
+        producer.ask(add_line(new_id()))
+        _done(works, works.ask(b"take 1 1 0 30000 raw\n"))
+        for number in range(2, 12):
+            gone = RawClient(bare.url)
+            for client, line in (
+                (gone, b"take 1 1 30000 30000 raw\n"),
+                (works, b"take %d 1 30000 30000 raw\n" % number),
+            ):
+                client.send(line)
+                time.sleep(0.02)
+            process.freeze(bare.server.pid)
+            gone.close()
+            added_at = clock.boot()
+            producer.send(add_line(new_id()))
+            process.thaw(bare.server.pid)
+            _done(works, works.hear(len(works.replies) + 1)[-1].line)
+            recovered("a job goes to a worker that is there", clock.boot() - added_at, 0.5)
+        assert len(producer.hear(12)) == 12
+    totals = bare.totals()
+    assert (totals["handed_out"], totals["done"]) == (11, 11)
+
+
+def _done(client: RawClient, answer: bytes) -> None:
+    """Settle the only job of the answer to a take, which came last."""
+    (job,) = parse_jobs(answer, client.replies[-1].payload)
+    assert client.ask(b"done %b:1\n" % job.id.hex().encode()) == b"ok done"

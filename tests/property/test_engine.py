@@ -103,9 +103,12 @@ class EngineMachine(RuleBasedStateMachine):
         self.over: set[bytes] = set()
 
     @initialize(
-        key_window=st.sampled_from([0, 5_000, 86_400_000]), result_ttl=st.sampled_from([0, FLOOR_MS, 3_600_000])
+        key_window=st.sampled_from([0, 5_000, 86_400_000]),
+        result_ttl=st.sampled_from([0, FLOOR_MS, 3_600_000]),
+        keys=st.booleans(),
     )
-    def start(self, key_window: int, result_ttl: int) -> None:
+    def start(self, key_window: int, result_ttl: int, keys: bool) -> None:
+        self.keys = keys  # while there are some that matter to others, nothing is handed over in one
         self.retention = Retention(result_ttl=result_ttl, key_window=key_window)
         self.model = Model(self.retention, self.wall, self.mono)
         self.engine = self.open(self.path)
@@ -231,7 +234,9 @@ class EngineMachine(RuleBasedStateMachine):
         age, key, queue, task, fingerprint, body, *options = data.draw(ADDS)
         id = (self.wall + age).to_bytes(6, "big") + len(self.ids).to_bytes(10, "big")
         self.ids.append(id)
-        if key in ("like an id", "LIKE AN ID"):
+        if not self.keys:
+            key = None
+        elif key in ("like an id", "LIKE AN ID"):
             key = self.pick_job(data).hex() if key.islower() else self.pick_job(data).hex().upper()
         return Add(id, queue, task, fingerprint, body, key, *options)
 
@@ -262,7 +267,14 @@ class EngineMachine(RuleBasedStateMachine):
         take = Take(number, data.draw(st.integers(1, 3)), 500, 30_000, tuple(queues))
         if self.send(session, take) is not None:
             return
-        a = self.draw_add(data)._replace(queue=queues[0])
+        known = [line for _, line in self.sent if isinstance(line, Add) and line.queue == queues[0]]
+        kind: int = data.draw(st.integers(0, 7))
+        if known and kind == 0:
+            a = data.draw(st.sampled_from(known))
+        else:
+            a = self.draw_add(data)._replace(queue=queues[0])
+        if kind > 2:  # of the others few can be handed over
+            a = a._replace(key=None, body=b"small", run_at=None, expires=None)
         job = self.engine.hand_over(
             a, session, _worker(session), take, arrived=self.mono, wall=self.wall, mono=self.mono
         )
@@ -572,7 +584,7 @@ class EngineMachine(RuleBasedStateMachine):
 
 
 def _worker(session: bytes) -> str:
-    return f"worker-{session[0] % 2}"
+    return f"worker-{session[-1] % 5}"
 
 
 def flatten(tally: dict[str, Any]) -> dict[str, int]:

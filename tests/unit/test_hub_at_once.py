@@ -114,7 +114,8 @@ def test_what_it_leaves_is_what_a_turn_leaves(lab: Lab, monkeypatch: pytest.Monk
             answers = [client.ask(lab.add(1)), worker.read(), client.ask(lab.add(1)), worker.read()]
             answers += [worker.ask(take(2)), worker.ask(take(3, wait=500)), client.ask(lab.add(1, body="again"))]
             lab.pass_time(31.0)
-            seen.append((answers, lab.rows(), lab.record(), lab.engine._core.place, lab.job(1)))
+            core = lab.engine._core
+            seen.append((answers, lab.rows(), lab.record(), core.place, core.space._spent, lab.job(1)))
     assert seen[0] == seen[1]
 
 
@@ -126,6 +127,52 @@ def test_takes_are_answered_in_the_order_in_which_they_began_to_wait(lab: Lab) -
         client.ask(lab.add(n))
         assert first.read().startswith(b"jobs 1 ")
         assert second.read() == b""
+
+
+def test_a_repeated_add_leaves_nothing_behind_where_a_worker_waits_that_has_had_no_job(lab: Lab) -> None:
+    client, worker = lab.connect(1), lab.connect(2)
+    client.ask(lab.add(1))
+    worker.ask(take(1))
+    assert lab.connect(3, name="new").ask(take(1, wait=30_000)) == ""
+    assert client.ask(lab.add(1)) == f"ok {hexid(1)} created"
+    assert lab.record()["workers"].keys() == {"w"}
+
+
+def test_who_has_said_all_is_given_nothing(lab: Lab) -> None:
+    client, worker = waits(lab)
+    other = lab.connect(3)
+    assert other.ask(take(1, wait=30_000)) == ""
+    lab.hub.ends(worker.connection)
+    assert at_once(lab, client, lab.add(1)) is not None
+    assert other.read().startswith(b"jobs 1 ")
+    worker.cut()
+    lab.turn()
+    assert worker.read() == b""
+
+
+def test_the_queues_of_a_take_are_served_in_turn_after_it(lab: Lab) -> None:
+    client, worker = lab.connect(1), lab.connect(2)
+    client.ask("\n".join(lab.add(n, queue=queue) for n, queue in enumerate("ab", 90)))
+    assert worker.ask(take(1, queues="a b")).startswith("jobs 2 ")
+    for number, queue in ((2, "b"), (4, "a")):
+        assert worker.ask(take(number, wait=30_000, queues="a b")) == ""
+        assert at_once(lab, client, lab.add(number, queue=queue)) is not None
+        assert worker.read().startswith(b"jobs 1 ")
+        client.ask("\n".join(lab.add(10 * number + n, queue=name) for n, name in enumerate("ab")))
+        (other,) = {"a", "b"} - {queue}
+        assert f" {other} t " in worker.ask(take(number + 1, limit=1, queues="a b"))
+        lab.connect(5).ask(take(number + 1, limit=5, queues="a b"))
+
+
+def test_what_waits_already_comes_first(lab: Lab) -> None:
+    client, worker = waits(lab)
+    lab.engine.space.holding = True
+    client.ask(lab.add(1))
+    assert worker.read() == b""
+    lab.engine.space.holding = False
+    assert at_once(lab, client, lab.add(2)) is None
+    client.ask(lab.add(2))
+    assert worker.read().startswith(f"jobs 2 198\njob {hexid(1)} ".encode())
 
 
 @pytest.mark.parametrize("text", ["pause q", "close q"])

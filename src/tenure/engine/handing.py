@@ -14,14 +14,15 @@ def hand_over(
 ) -> Job | None:
     """Store a job and hand it out to a take that waits; None, with nothing changed, where it goes the common way.
 
-    That is where the job is not new, plain and small, or may not start now, or where another one is before it.  What
-    this writes, counts and answers is what `adding.add` and `taking.take` come to, one after the other.
+    That is where the job is not new, plain and small, or may not start now, where another one is before it, or where
+    the worker has had none before.  What this writes, counts and answers is what `adding.add` and `taking.take` come
+    to, one after the other.
     """
-    if not _is_plain(core, a) or core.session(session).closed:
+    worker_id = core.store.worker_ids.get(worker)
+    if worker_id is None or not _is_plain(core, a) or core.session(session).closed:
         return None
     store, queue, vt = core.store, core.store.queue_ids[a.queue], a.vt or t.vt
     store.begin()
-    worker_id = store.worker_id(worker)
     store.execute(
         INSERT_RUNNING,
         (

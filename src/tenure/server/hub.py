@@ -137,11 +137,16 @@ class Hub:
         """The client has read what was left unread; its lines come up in the next turn."""
         connection.unread_since = None
 
+    def ends(self, connection: Connection) -> None:
+        """The client has said all, and its connection is about to go: nothing more is given to it."""
+        if connection.parked is not None:
+            self._parking.remove(connection.parked)
+
     def lost(self, connection: Connection, mono: float) -> None:
         """The connection is gone, and what it has parked with it; what had arrived is still carried out."""
         connection.unread_since = None
-        if self._crowd.lose(connection, mono) and connection.parked is not None:
-            self._parking.remove(connection.parked)
+        if self._crowd.lose(connection, mono):
+            self.ends(connection)
 
     def connections(self) -> list[Connection]:
         """All connections that are open."""

@@ -335,6 +335,11 @@ class Line(asyncio.Protocol):
         if connection.full:
             server.hold(connection)
 
+    def eof_received(self) -> None:
+        # The transport closes itself, and calls `connection_lost` in a later round of the loop: an add that is carried
+        # out in this one must not be handed to who has gone.
+        self._server.hub.ends(self._connection)
+
     def pause_writing(self) -> None:
         self._server.hub.unread(self._connection, time.monotonic())
         self._server.hold(self._connection)
