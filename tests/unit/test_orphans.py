@@ -166,6 +166,7 @@ def test_it_asks_the_broker_and_tells_hooks_and_subscribers(lab: Lab, caplog: py
     assert [record.getMessage() for record in caplog.records] == [
         f"the connection failed while asking what became of job {hexid(1)} (away); trying again",
         f"nobody is told what became of job {hexid(1)}",
+        f"the broker answers again; asking what became of job {hexid(1)} goes on",
         f"dead t {hexid(1)} attempt 1 after 1.000 s: worker lost (SIGKILL)",
     ]
 

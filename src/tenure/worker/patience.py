@@ -21,12 +21,16 @@ class Patience:
         self._roll = roll
         self._failures = 0
         self._said = ""
+        self._broke_off = ""  # what a failed connection keeps from going on
 
     def reset(self) -> None:
-        """Forget the failures: it went well."""
+        """Forget the failures: it went well; where the connection had failed, that is logged too."""
         if self._failures:
             self._failures = 0
             self._said = ""
+        if self._broke_off:
+            logger.info("the broker answers again; %s goes on", self._broke_off)
+            self._broke_off = ""
 
     def wait(self, error: BaseException, what: str, stopped: threading.Event) -> None:
         """Log the failure and wait before the next try, or until `stopped` is set."""
@@ -37,6 +41,7 @@ class Patience:
                 logger.error("the broker refuses this worker while %s: %s", what, error)
         elif not isinstance(error, ConnectionError):
             logger.error("an unexpected error while %s; trying again", what, exc_info=error)
-        elif self._failures == 1:
+        elif not self._broke_off:
+            self._broke_off = what
             logger.warning("the connection failed while %s (%s); trying again", what, error)
         self._clock.wait(stopped, reconnect_delay(self._failures, self._roll()))
