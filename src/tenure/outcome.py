@@ -9,6 +9,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 MAX_FAILURE_BYTES = 16 * 1024
@@ -22,6 +23,7 @@ MAX_LINKS = 12
 MAX_LINK_BYTES = 256
 MAX_ARGS_BYTES = 1024
 MAX_FRAMES = 50
+_OWN_FILES = __file__.removesuffix("outcome.py")
 MAX_MEMBERS = 5
 """How many members of each exception group are looked at."""
 
@@ -364,11 +366,19 @@ def _report(node: _Node) -> Iterator[str]:
         yield f"  +---------------- and {node.more} more\n"
 
 
+def _theirs(frames: TracebackType | None) -> TracebackType | None:
+    """Return the traceback from the first frame on that is not Tenure's: how a task is called is the same each time."""
+    first = frames
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_OWN_FILES):
+        first = first.tb_next
+    return first or frames
+
+
 def _frames_of(error: BaseException) -> list[str]:
     try:
         # Read past the exception's own `__getattribute__`.
         frames = BaseException.__dict__["__traceback__"].__get__(error)
-        lines = traceback.format_tb(frames, limit=-MAX_FRAMES)
+        lines = traceback.format_tb(_theirs(frames), limit=-MAX_FRAMES)
     except BaseException:  # noqa: BLE001  (a module's loader, asked for the source, may raise anything)
         return []
     return ["Traceback (most recent call last):\n", *map(escape, lines)] if lines else []

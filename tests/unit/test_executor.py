@@ -13,7 +13,8 @@ import pytest
 from tenure import App, JobContext, Retry, clock, current_job
 from tenure.codec import NotStored, Stored, unpack_result
 from tenure.context import Progress, TestHold
-from tenure.outcome import Died, Failed, Interrupted, Outcome, Retried, Returned
+from tenure.errors import DecodeError
+from tenure.outcome import Died, Failed, Interrupted, Outcome, Retried, Returned, failure_from
 from tenure.worker.executor import Executor
 from tenure.worker.room import ASYNC, SYNC
 from tests.unit.worker_fakes import delivery
@@ -90,6 +91,11 @@ async def raises(kind: str) -> None:
     }  # fmt: skip
     await asyncio.sleep(0)
     raise kinds[kind]
+
+
+@app.task(name="breaks")
+def breaks() -> None:
+    raise ValueError("no")
 
 
 @app.task(name="asks")
@@ -192,3 +198,20 @@ def test_a_job_whose_lease_is_lost_while_its_arguments_are_read_does_not_begin()
     hold.lease_lost = False  # it was extended meanwhile
     outcome, _ = executor.execute(late, hold)
     assert isinstance(outcome, Returned)
+
+
+def test_a_traceback_begins_with_the_task_itself(executor: Executor) -> None:
+    outcomes = [executor.execute(delivery(task="breaks"), TestHold())[0]]
+    outcomes += [run(executor.execute_async(delivery(task="raises", args=("ValueError",)), TestHold()))[0]]
+    for outcome, line in zip(outcomes, ('raise ValueError("no")', "raise kinds[kind]"), strict=True):
+        assert isinstance(outcome, Failed)
+        first, place, source = outcome.failure.traceback.splitlines()[:3]
+        assert first == "Traceback (most recent call last):"
+        assert __file__ in place
+        assert line in source
+    with pytest.raises(DecodeError) as own:
+        unpack_result(b"junk")
+    frames = own.value.__traceback__
+    assert "codec.py" in failure_from(own.value.with_traceback(frames and frames.tb_next)).traceback, (
+        "all of them Tenure's"
+    )
