@@ -146,6 +146,7 @@ def test_giving_up_tells_why_the_server_could_not_store_it() -> None:
             ) as caught:
                 broker.add([message(1)])
             assert isinstance(caught.value.__cause__, ServerError)
+            assert caught.value.__cause__.__traceback__ is None, "a cause's own frames would hide the caller's"
             assert "no answer in time" not in str(caught.value)
         broker.close()
 

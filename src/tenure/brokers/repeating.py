@@ -163,14 +163,14 @@ class RepeatedCall(ABC, Generic[D, B]):
         while batch.indexes:
             left = self._left(batch, started)
             if left <= 0 or desk.closing.is_set():
-                raise self._unavailable(why, batch) from (batch.refusal or why)
+                raise self._unavailable(why, batch) from _told(batch.refusal or why)
             try:
                 self._try(batch, left)
             except ConnectionError as error:
                 why = error
             except TenureError as error:  # access, or a setting of the server: another try would get the same
                 self._untold = batch.written_at is None
-                raise self._unavailable(error, batch) from error
+                raise self._unavailable(error, batch) from _told(error)
             if batch.indexes:
                 failures += 1
                 left = max(0.0, self._left(batch, started))
@@ -214,3 +214,11 @@ class RepeatedCall(ABC, Generic[D, B]):
                 )
                 raise BrokerUnavailable(text, first.id, first.key or first.id)
         return self.run()
+
+
+def _told(error: Exception | None) -> Exception | None:
+    """Return a cause without its frames, nor those of what it came from: they are ours, and would hide the caller's."""
+    for one in (error, None if error is None else error.__cause__):
+        if one is not None:
+            one.__traceback__ = None
+    return error
