@@ -510,6 +510,23 @@ def test_a_job_that_runs_is_handed_out_to_nobody_else_even_where_somebody_puts_i
 # ---------------------------------------------------------------------------------------------------------- retention
 
 
+@pytest.mark.parametrize("end", ["lease", "bye"])
+def test_what_was_cancelled_and_never_settled_is_kept_as_long_as_other_cancelled_jobs(lab: RedisLab, end: str) -> None:
+    lab.add(message(1), message(2))
+    lab.consumer().take(1, 0)
+    admin = lab.broker.admin()
+    assert [admin.cancel(hexid(n)) for n in (1, 2)] == ["asked", "cancelled"]
+    if end == "lease":
+        lab.pass_time(31)
+        lab.consumer(2).take(1, 0)
+    else:
+        lab.keeper.bye(session_of(1), "lost", "it died", [])
+    for seconds, left in ((3_500, 2), (200, 0)):
+        lab.pass_time(seconds)
+        lab.consumer(2).take(1, 0)
+        assert len([n for n in (1, 2) if admin.job(hexid(n)) is not None]) == left
+
+
 def test_what_is_over_is_kept_for_its_time_and_counted_for_ever(lab: RedisLab) -> None:
     lab.add(message(1), message(2))
     consumer = lab.consumer()

@@ -16,5 +16,5 @@ if job.state ~= 3 then
   local word = ({[4] = 'done', [5] = 'dead', [6] = 'cancelled', [7] = 'dead'})[job.state]
   return word and 'already ' .. word or 'unknown'
 end
-call('HSET', job.key, 'c', math.max(tonumber(job.cancel) or 0, tonumber(ARGV[2])))
+call('HSET', job.key, 'c', math.max(tonumber(job.cancel) or 0, tonumber(ARGV[2])), 'ttl', ARGV[3])
 return 'asked'

@@ -165,7 +165,7 @@ end
 local function cut_off(id, how, cause)
   local job = loaded(id)
   if job.cancel then
-    end_cancelled(job, how, 'cancelled while it ran', '', 0)
+    end_cancelled(job, how, 'cancelled while it ran', '', tonumber(fields(id, 'ttl')[1]) or 0)
   elseif how ~= 4 and job.losses + 1 >= options(job.m).max_losses then
     end_dead(job, how, 'worker lost (' .. cause .. ')', cause, '')
   else

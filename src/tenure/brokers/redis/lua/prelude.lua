@@ -39,6 +39,7 @@
 --   n   hand-outs so far   at  attempts   ls  losses   c  cancel mark (1 ask, 2 terminate)
 --   e   ended at   y  why dead or cancelled   xp  1: expired   r  a short result   pg  progress
 --   wt  channels of those who wait for the end, each followed by a space
+--   ttl how long the result stays, or a job that was cancelled while it ran and was not settled
 --   of the last hand-out:  s session  w worker  tk take  v visibility timeout  hb begin  he end  ho how  l late
 --                          ca cause  er error
 --   how: 1 done 2 retried 3 released 4 left 5 returned 6 lost 7 dead 8 cancelled (no ho: it runs)
