@@ -92,6 +92,18 @@ def test_of_very_short_jobs_some_are_in_hand_and_go_back_where_the_next_ones_tak
     stage.check(operated.app.counts)
 
 
+def test_of_short_and_long_jobs_by_turns_few_go_back(stage: Stage) -> None:
+    stage.start_worker("a", "--processes", "1", "--threads", "4", app=APP)
+    jobs = [operated.work.s(n, 0.0 if n % 5 else 0.1) for n in range(500)]
+    for begin in range(0, 500, 10):
+        operated.app.add_many(jobs[begin : begin + 10])
+        time.sleep(0.02)
+    stage.wait_done(500)
+    released = stage.check(operated.app.counts)["totals"]["handouts"]["released"]
+    print(f"{released} of {500 + released} hand-outs were released")
+    assert released <= 100
+
+
 # -- stopped --------------------------------------------------------------------------------------------------------
 
 

@@ -80,12 +80,11 @@ def test_after_jobs_that_took_a_while_there_is_not(rig: Rig) -> None:
 def test_more_is_asked_for_once_half_of_it_is_used_and_not_waited_for_at_the_broker(rig: Rig) -> None:
     rig.pace(5)
     rig.took(12)
-    rig.freed(4)
-    assert rig.admission.room() == NO_ROOM, "six of ten are in hand: it waits for one more to end, in vain"
-    rig.admission._collect()
-    rig.took(10)
     rig.freed(5)
     assert rig.admission.room() == Room(5, parks=False)
+    rig.took(5)
+    rig.freed(4)
+    assert rig.admission.room() == NO_ROOM, "six of ten are in hand: it waits for one more to end, in vain"
 
 
 def test_an_empty_answer_is_not_asked_for_again_while_there_is_work_in_hand(rig: Rig) -> None:
@@ -107,6 +106,9 @@ def test_what_does_not_come_to_its_start_goes_back(rig: Rig) -> None:
     assert rig.admission.slots.in_hand == 10, "until the next look"
     rig.admission._collect()
     assert rig.admission.slots.in_hand == 0
+    rig.freed(1)
+    rig.pace(20)
+    assert rig.admission.room() == Room(1), "and no more is taken than there are slots, for a while"
 
 
 def test_nothing_is_in_hand_where_one_job_runs_at_a_time() -> None:
