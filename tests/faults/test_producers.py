@@ -111,10 +111,7 @@ def test_32_producers_and_16_workers(stage: Stage) -> None:
     assert [failed for _, _, failed in told if failed] == []
     assert "locked" not in stage.server.output
     totals = stage.check(ProducerCounts(*(sum(counts[place] for counts, _, _ in told) for place in range(3))))["totals"]
-    # What a process had in hand goes back where it did not come to its turn for 20 ms, as here with 20 processes on a
-    # few cores; nothing else may end a hand-out than its done.
-    released = totals["handouts"]["released"]
-    assert (totals["done"], totals["handed_out"] - released) == (added, added)
+    assert (totals["done"], totals["handed_out"]) == (added, added)
     for worker in stage.workers:
         assert "ERROR" not in worker.output
 

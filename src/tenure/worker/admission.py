@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from tenure.clock import Clock
 from tenure.worker.freed import Freed
 from tenure.worker.hand import Hand
-from tenure.worker.room import NO_ROOM, SYNC, FreeSlots, Room
+from tenure.worker.room import NO_ROOM, FreeSlots, Room
 from tenure.worker.table import Table
 
 LONG = 0.01
@@ -48,7 +48,7 @@ class Admission:
         self._draining = draining
         self._put_back = put_back
         self._freed = Freed()
-        self._hand = Hand(counts[SYNC])
+        self._hand = Hand()
         self._asked = False  # for more than is in hand, and nothing has come since
         self._unanswered: set[bytes] = set()
         self._pause = _ANSWER_PAUSE
@@ -109,7 +109,6 @@ class Admission:
             came = self._collect(wanted, STUCK)
             if came < wanted and self._collect(wanted - came, STUCK) < wanted - came:
                 self._put_back(self.slots.in_hand)
-                self._hand.went_back(self._clock.boot())
             return NO_ROOM
         self._asked = True
         return self._entered(Room(spare - self.slots.in_hand, parks=False))
