@@ -50,6 +50,10 @@ class WaitingLines:
         for parked, line in reversed(self._changes):
             (self.parking.remove if parked else self.parking.restore)(line)
 
+    def added_now(self, a: Add, wall: int, mono: float) -> bytes | None:
+        """Carry out an add that has no turn; None, with nothing changed, where a take waits and needs one."""
+        return self._hand_over(a, wall, mono) if self.parking else self._answers.add(self._engine.add(a, wall))
+
     def serve(self, wall: int, mono: float) -> None:
         """Answer those for which there is something now."""
         if self.parking:  # else what has become ready is found by the next take itself
@@ -92,34 +96,30 @@ class WaitingLines:
         parked.connection.last_line = mono  # it was not idle while it waited
         self._replies.append((parked.connection, packed))
 
-    def added_now(self, a: Add, wall: int, mono: float) -> bytes | None:
-        """Carry out an add that has no turn; None, with nothing changed, where a take waits and needs one."""
-        if not self.parking:
-            return self._answers.add(self._engine.add(a, wall))
-        return self._answers.add(Created(a.id)) if self._hand_over(a, wall, mono) else None
-
     # -- adds ----------------------------------------------------------------------------------------------------
 
     def _add(self, connection: Connection, a: Add, arrived: float, wall: int, mono: float) -> bytes:
         # Where there are more lines, whoever waits longest is to have as many of their jobs as it asked for.
-        if self._alone and self.parking and self._hand_over(a, wall, mono):
-            return self._answers.add(Created(a.id))
-        return self._answers.add(self._engine.add(a, wall))
+        handed_over = self._hand_over(a, wall, mono) if self._alone and self.parking else None
+        return handed_over or self._answers.add(self._engine.add(a, wall))
 
-    def _hand_over(self, a: Add, wall: int, mono: float) -> bool:
-        """Store a job and answer with it the take that waits longest; False: that cannot be done in one."""
+    def _hand_over(self, a: Add, wall: int, mono: float) -> bytes | None:
+        """Store a job, answer with it the take that waits longest, and return the add's own answer.
+
+        None, with nothing changed: that cannot be done in one.
+        """
         parked = self.parking.longest_waiting(a.queue)
         if parked is None:
-            return False
+            return None
         hello = parked.connection.hello
         assert hello is not None  # it could not have parked
         job = self._engine.hand_over(
             a, hello.session, hello.name, parked.take, arrived=parked.arrived, wall=wall, mono=mono
         )
         if job is None:
-            return False
+            return None
         self._answered(parked, encode.jobs([job]), mono)
-        return True
+        return self._answers.add(Created(a.id))
 
     # -- takes ----------------------------------------------------------------------------------------------------
 
