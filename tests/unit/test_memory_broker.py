@@ -124,6 +124,28 @@ def test_a_due_time_comes_by_the_calendar_of_the_clock(broker: MemoryBroker, clo
     assert [delivery.message.id for delivery in consumer.take(2, 0.0)] == [job(0).id]
 
 
+@pytest.mark.parametrize("wait", [0.4, 20.0])
+def test_a_take_that_waits_while_the_clock_is_moved_is_given_nothing_whose_lease_is_over_when_it_reads(
+    broker: MemoryBroker, clock: HandClock, wait: float
+) -> None:
+    broker.add([job(run_at=When(60.0, relative=True))])
+    consumer = consumer_of(broker)
+
+    def pass_a_minute() -> None:
+        clock.on_wait = lambda: None
+        clock.now += 61.0
+
+    clock.on_wait = pass_a_minute
+    assert consumer.take(1, wait) == []
+    (held,) = consumer.take(1, 0.0)
+    assert (held.fence, held.losses) == (1, 0)
+    assert held.deadline == pytest.approx(clock.now + 30.0, abs=0.1)
+    clock.now += 29.0
+    assert consumer_of(broker, "0" * 31 + "2").take(1, 0.0) == []
+    clock.now += 2.0
+    assert [again.losses for again in consumer_of(broker, "0" * 31 + "3").take(1, 0.0)] == [1]
+
+
 def test_a_connection_is_new_also_when_nobody_has_asked_for_long(broker: MemoryBroker, clock: HandClock) -> None:
     broker.add([job()])
     clock.now += 3600.0

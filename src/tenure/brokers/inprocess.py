@@ -42,6 +42,7 @@ class MemoryServer:
         self.lock = threading.Lock()
         # The hub's own time: it goes on with the clock, but for long times in which nothing could happen.
         self._mono = self._seen = mono = clock.mono()
+        self._seen_wall = self._wall()
         self.engine = Engine(":memory:", wall=self._wall(), mono=mono, durability="normal")
         self.hub = Hub(self.engine, answers=Answers("memory", secrets.token_hex(8), "normal"), mono=mono)
         self._waiting: dict[Place, threading.Event] = {}
@@ -120,16 +121,23 @@ class MemoryServer:
                 self._waiting[place].set()
 
     def _catch_up(self) -> None:
-        """Have the turns that a server would have had while nobody asked: no lease is longer for it, and none lost."""
-        now = self.clock.mono()
+        """Have the turns that a server would have had while nobody asked: no lease is longer for it, and none lost.
+
+        What falls due meanwhile does so after them: a take that waited when the clock was moved would be given it in
+        the first of them, and the others would use up its lease before anybody could have read the answer.
+        """
+        now, wall = self.clock.mono(), self._wall()
         left, self._seen = max(0.0, now - self._seen), now
         way = 0.0
         while left > _STEP and (way < _LONGEST_WAY or self.engine.next_lease_end() is not None):
             self._mono += _STEP
             left -= _STEP
             way += _STEP
-            self._wake(self.hub.turn(self._wall(), self._mono))
+            self._wake(self.hub.turn(self._seen_wall, self._mono))
         self._mono += min(left, _STEP)
+        self._seen_wall = wall
+        if way:
+            self._wake(self.hub.turn(wall, self._mono))
 
     def lost(self, place: Place) -> None:
         """The connection is gone."""

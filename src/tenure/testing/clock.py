@@ -49,9 +49,9 @@ class MovableClock:
         for what is neither a number of seconds nor a timedelta.  The clock stays as it was then.
         """
         by = self._checked(seconds)
+        self._running += by  # first: what is handed out between the two lines is not to lose its lease by the second
         if not _tick_frozen(by):
             self._calendar += by
-        self._running += by
         for watcher in self._watchers:
             watcher()
 
