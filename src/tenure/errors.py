@@ -198,7 +198,7 @@ class BrokerUnavailable(TenureError, ConnectionError):
 
 
 class ProtocolError(TenureError, ConnectionError):
-    """The other side sent bytes that no rule allows; the connection is of no use any more."""
+    """The other side closed in place of an answer, or sent bytes that no rule allows; the connection is of no use."""
 
 
 class ServerError(TenureError):

@@ -16,6 +16,7 @@ from freezegun import freeze_time
 from tenure import App, KeyConflict, MessageTooLarge, QueueClosed, QueueNotFound
 from tenure.broker import Extend
 from tenure.brokers import connect
+from tenure.brokers.inprocess import MemoryConnection
 from tenure.brokers.leasing import ServerConsumer
 from tenure.brokers.memory import MemoryBroker, MemoryClock
 from tenure.brokers.results import IDS_PER_LINE
@@ -165,6 +166,32 @@ def test_a_take_is_answered_once_though_its_connection_grows_old_meanwhile(
     clock.on_wait = lambda: None
     broker.add([job()])
     assert len(consumer.take(1, 20.0)) == 1
+
+
+def test_lines_that_meet_the_end_of_their_connection_are_to_be_repeated(
+    broker: MemoryBroker, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = consumer_of(broker, vt=300.0)
+    exchange = MemoryConnection.exchange
+
+    def come_too_late(*given: Any) -> None:
+        monkeypatch.undo()
+        clock.now += 61.0  # after the line's own look at how old its connection is
+        exchange(*given)
+
+    assert consumer.take(1, 0.0) == []
+    broker.add([job()])
+    monkeypatch.setattr(MemoryConnection, "exchange", come_too_late)
+    with pytest.raises(ConnectionError, match="the server has closed the connection: no complete line for 60 s"):
+        consumer.take(1, 0.0)
+    (held,) = consumer.take(1, 0.0)
+    assert consumer.settle([Settlement(held.receipt, "release")])[0].answer == "ok"
+    (held,) = consumer.take(1, 0.0)
+    monkeypatch.setattr(MemoryConnection, "exchange", come_too_late)
+    with pytest.raises(ConnectionError, match="the server has closed the connection"):
+        consumer.settle([Settlement(held.receipt, "done")])
+    assert consumer.settle([Settlement(held.receipt, "done")])[0].answer == "ok"
+    assert totals(broker) == {**dict.fromkeys(totals(broker), 0), "added": 1, "done": 1}
 
 
 def test_the_operator_sees_and_moves_jobs(broker: MemoryBroker) -> None:

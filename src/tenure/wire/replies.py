@@ -129,7 +129,7 @@ def _int(word: str) -> int:
 
 
 def error_of(line: bytes, id: str = "", key: str = "", size: int = 0, limit: int = MAX_BODY) -> TenureError:
-    """Return the error that an `err` line stands for, or a ProtocolError when it is none.
+    """Return the error that an `err` line stands for; a ProtocolError when it is none, or ends the connection.
 
     `id`, `key` and `size` (bytes) are those of the line that is answered, `limit` is the server's for a body.
     """
@@ -137,6 +137,8 @@ def error_of(line: bytes, id: str = "", key: str = "", size: int = 0, limit: int
     if words[0] != "err" or len(words) < 2:
         return _malformed(line)
     code, text = words[1], words[2] if len(words) == 3 else ""
+    if code == "timeout":  # written before what it seems to answer had come, as where this process was frozen
+        return ProtocolError(f"the server has closed the connection: {text}")
     if code == "key-conflict" and id:
         return KeyConflict(id, text.partition(" ")[0], key)
     if code == "too-large" and id:
