@@ -86,18 +86,19 @@ class Policy:
 # ---------------------------------------------------------------------------------------- an exception's outcome
 
 
-def outcome_of(error: BaseException, policy: Policy) -> Outcome:
+def outcome_of(error: BaseException, policy: Policy, *, lease_lost: bool = True) -> Outcome:
     """Return what it means that the function raised `error`; never raises.
 
-    An exception group counts as what its only member is, down through groups in groups.  Of several members, one in
-    `give_up_on` is enough to give up, and all have to be in `retry_on`.
+    A LeaseLost that the function raises although its lease is not lost is a failure like any other: an execution that
+    is not counted could go on for ever.  An exception group counts as what its only member is, down through groups in
+    groups.  Of several members, one in `give_up_on` is enough to give up, and all have to be in `retry_on`.
     """
     leaves = list(_leaves(error))
     failure = failure_from(error)
     asked = _asked(error, leaves, failure)
     if asked is not None:
         return asked
-    if any(issubclass(type(leaf), LeaseLost) for leaf in leaves):
+    if lease_lost and any(issubclass(type(leaf), LeaseLost) for leaf in leaves):
         return Interrupted(failure)
     why = _why_give_up(leaves, policy)
     if why is not None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from tenure import App, Discard, JobContext, LeaseLost, Retry, TaskDefinitionError
-from tenure.outcome import Discarded, Interrupted, Outcome, Retried, Returned
+from tenure.outcome import Discarded, Failed, Interrupted, Outcome, Retried, Returned
 from tenure.settle import Policy, decide, outcome_of
 from tests.unit.worker_fakes import WatchedHold, delivery, execute, look
 
@@ -43,6 +43,18 @@ def work(ctx: JobContext, after: str = "") -> str:
 app.task(name="raises")(work)
 app.task(name="finishes", on_lease_lost="finish")(work)
 app.task(name="gives_up", retry_on=(), max_attempts=1)(work)
+
+
+@app.task(name="pretends")
+def pretends() -> None:
+    """Raise what it has no cause for."""
+    raise LeaseLost
+
+
+@app.task(name="awaits_and_pretends")
+async def awaits_and_pretends() -> None:
+    """The same in a group of one."""
+    raise BaseExceptionGroup("one", [LeaseLost()])
 
 
 @app.task(name="loops")
@@ -128,6 +140,14 @@ def test_a_job_does_not_die_of_it() -> None:
     item = delivery()._replace(attempt=3)
     settlement = decide(outcome_of(LeaseLost(), Policy(3)), item, Policy(3), 0.0, 1.0)
     assert (settlement.kind, settlement.delay) == ("release", 4.0)
+
+
+@pytest.mark.parametrize("task", ["pretends", "awaits_and_pretends"])
+def test_one_that_raises_it_although_it_holds_the_job_has_failed(task: str) -> None:
+    outcome, policy = run(task)
+    assert isinstance(outcome, Failed)
+    last = delivery()._replace(attempt=policy.max_attempts)
+    assert decide(outcome, last, policy, 0.0, 1.0).kind == "dead"
 
 
 def test_only_the_two_words_are_options() -> None:

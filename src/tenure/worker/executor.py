@@ -94,7 +94,7 @@ class Executor:
             value = await (body if run is None else run.call(term.earliest(delivery.deadline), body))
         except BaseException as error:  # noqa: BLE001  (SystemExit in a coroutine would end the event loop)
             self._end_if_forked(call)
-            return _cut_short(run, call, delivery, error) or outcome_of(error, call.policy), call.policy
+            return _cut_short(run, call, delivery, error) or _raised(error, call), call.policy
         self._end_if_forked(call)
         return _cut_short(run, call, delivery) or self._returned(value, call), call.policy
 
@@ -158,7 +158,7 @@ class Executor:
         try:
             value = self._run(call) if run is None else run.call(term.earliest(delivery.deadline), self._run, call)
         except BaseException as error:  # noqa: BLE001  (SystemExit of a task is no reason to end the worker)
-            return _cut_short(run, call, delivery, error) or outcome_of(error, call.policy)
+            return _cut_short(run, call, delivery, error) or _raised(error, call)
         cut_short = _cut_short(run, call, delivery)
         if cut_short is not None:
             return cut_short
@@ -219,6 +219,11 @@ def _cut_short(
     message = delivery.message
     timeout = message.timeout if isinstance(message, Message) else None
     return ended_as(run.interrupted, error, call.policy, timeout)
+
+
+def _raised(error: BaseException, call: Call) -> Outcome:
+    """Return what it means that the function has raised this of its own accord."""
+    return outcome_of(error, call.policy, lease_lost=call.context.lease_lost)
 
 
 def _not_awaited(value: Any, task: Task[..., Any]) -> Died:
