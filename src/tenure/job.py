@@ -33,8 +33,9 @@ class Job(Generic[R_co]):
 
     `id` is 32 hexadecimal digits.  `key` is the idempotency key, which is the id where none was given.  `created` is
     False when a job with that key was there before: then `id` is the first one's, and so are its state and result.
-    `task` and `queue` are empty where the handle was made from the id alone.  A handle can be pickled; where it is
-    read, an app of the same name has to be there.
+    `queue` is where this call would have it, also where the first one's job lies in another queue.  `task` and `queue`
+    are empty where the handle was made from the id alone.  A handle can be pickled; where it is read, an app of the
+    same name has to be there.
     """
 
     id: str

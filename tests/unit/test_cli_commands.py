@@ -21,6 +21,7 @@ from tenure.codec import pack_failure
 from tenure.errors import BrokerUnavailable, JobNotFound, KeyConflict, QueueNotFound
 from tenure.inspection import Inspection
 from tenure.outcome import Failure, Link
+from tests.unit.worker_fakes import worker_command
 
 ID = "01a2289619277232ac1a1a1e18dacd70"
 OTHER = "01a2289619277232ac1a1a1e18dacd71"
@@ -311,6 +312,22 @@ def test_what_was_done_before_the_server_went_away_is_shown(run: Run, admin: Mem
 )
 def test_what_cannot_be_is_refused_before_anything_is_done(run: Run, args: tuple[str, ...], says: str) -> None:
     assert says in run(*args, code=2).output
+
+
+@pytest.mark.parametrize(
+    ("args", "queues"),
+    [
+        ((), None),
+        (("--queues", " a, b,,a"), ("a", "b")),
+        (("--queue", "x,y", "--queue", " z", "--queue", "x,y"), ("x,y", " z")),
+        (("--queue", "b", "--queues", "a,b", "--queue", "c,"), ("a", "b", "c,")),
+    ],
+)
+def test_a_worker_takes_from_the_queues_that_are_named(
+    monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...], queues: tuple[str, ...] | None
+) -> None:
+    code, _, (options,) = worker_command(monkeypatch, *args)
+    assert (code, options.queues) == (0, queues)
 
 
 def test_errors_of_ours_become_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
 from tenure import App
-from tenure.cli.main import cli
-from tenure.worker import supervisor
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import OVERRUN_AFTER
 from tenure.worker.keeper import LeaseKeeper, Watched
@@ -17,7 +14,7 @@ from tenure.worker.room import ASYNC, SYNC, FreeSlots, Room
 from tenure.worker.slots import Slots
 from tenure.worker.table import Table
 from tests.unit.test_overruns import Keeping, hold
-from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt
+from tests.unit.worker_fakes import HandClock, ScriptedKeeper, receipt, worker_command
 
 QUEUES = {"plain": frozenset({SYNC}), "web": frozenset({ASYNC}), "mixed": frozenset({SYNC, ASYNC})}
 
@@ -76,27 +73,15 @@ def test_a_process_is_ended_half_a_second_after_the_limit_of_its_job(monkeypatch
     rig.end()
 
 
-def _started(monkeypatch: pytest.MonkeyPatch, *args: str) -> tuple[int, str, list[WorkerOptions]]:
-    asked: list[WorkerOptions] = []
-
-    def run(options: WorkerOptions) -> int:
-        asked.append(options)
-        return 0
-
-    monkeypatch.setattr(supervisor, "run_supervisor", run)
-    done = CliRunner().invoke(cli, ["worker", "-A", "shop", *args])
-    return done.exit_code, done.output, asked
-
-
 def test_the_option_means_one_slot_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    code, _, (options,) = _started(monkeypatch, "--isolate", "--processes", "3")
+    code, _, (options,) = worker_command(monkeypatch, "--isolate", "--processes", "3")
     assert (code, options.isolate, options.processes) == (0, True, 3)
     assert (options.threads, options.async_slots) == (1, 1)
 
 
 @pytest.mark.parametrize("option", ["--threads", "--async-slots"])
 def test_several_slots_are_refused_beside_it(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
-    code, output, asked = _started(monkeypatch, "--isolate", option, "4")
+    code, output, asked = worker_command(monkeypatch, "--isolate", option, "4")
     assert (code, asked) == (2, [])
     assert f"--isolate means one slot a process: leave out {option}" in " ".join(output.split())
 

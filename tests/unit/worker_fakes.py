@@ -8,15 +8,21 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Literal
 
+import pytest
+from click.testing import CliRunner
+
 from tenure import App
 from tenure.broker import EndedAs, Extend, Extended, Settled
+from tenure.cli.main import cli
 from tenure.codec import pack_call
 from tenure.context import TestHold
 from tenure.message import Delivery, Message, Settlement
 from tenure.outcome import Outcome
 from tenure.settle import Policy
+from tenure.worker import supervisor
 from tenure.worker.executor import Executor
 from tenure.worker.interrupts import Interrupts
+from tenure.worker.options import WorkerOptions
 from tenure.worker.settler import Finished
 from tenure.worker.table import Table
 
@@ -199,3 +205,16 @@ _STATES = {"done": "done", "retry": "scheduled", "release": "released", "dead": 
 
 def _granted(settlement: Settlement) -> Settled:
     return Settled("ok", _STATES[settlement.kind])
+
+
+def worker_command(monkeypatch: pytest.MonkeyPatch, *args: str) -> tuple[int, str, list[WorkerOptions]]:
+    """Call `tenure worker` and return its exit code, what it printed, and what the supervisor was asked for."""
+    asked: list[WorkerOptions] = []
+
+    def run(options: WorkerOptions) -> int:
+        asked.append(options)
+        return 0
+
+    monkeypatch.setattr(supervisor, "run_supervisor", run)
+    done = CliRunner().invoke(cli, ["worker", "-A", "shop", *args])
+    return done.exit_code, done.output, asked

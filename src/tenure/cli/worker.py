@@ -22,6 +22,10 @@ from tenure.worker.options import DEFAULT_ASYNC_SLOTS, DEFAULT_THREADS, WorkerOp
 @app_broker_option
 @click.option("--queues", metavar="A,B", help="Take from these queues only.  [default: all queues of the app's tasks]")
 @click.option(
+    "--queue", "others", metavar="NAME", multiple=True,
+    help="Take from this queue, also where its name has a comma; may be given again, and with --queues.",
+)  # fmt: skip
+@click.option(
     "--processes", type=click.IntRange(1, 256), default=default_processes(), metavar="N",
     help="Worker processes.  [default: the number of CPUs, at most 4]",
 )  # fmt: skip
@@ -71,6 +75,7 @@ def worker(
     app: str,
     broker: str | None,
     queues: str | None,
+    others: tuple[str, ...],
     processes: int,
     threads: int,
     async_slots: int,
@@ -102,7 +107,7 @@ def worker(
         threads=1 if isolate else threads,
         async_slots=1 if isolate else async_slots,
         isolate=isolate,
-        queues=_names(queues),
+        queues=_names(queues, others),
         name=name,
         grace=grace,
         log_level=log_level,
@@ -118,10 +123,10 @@ def worker(
     sys.exit(code)
 
 
-def _names(queues: str | None) -> tuple[str, ...] | None:
+def _names(queues: str | None, others: tuple[str, ...]) -> tuple[str, ...] | None:
     if queues is None:
-        return None
-    names = tuple(dict.fromkeys(name.strip() for name in queues.split(",") if name.strip()))
+        return tuple(dict.fromkeys(others)) or None
+    names = tuple(dict.fromkeys((*(name.strip() for name in queues.split(",") if name.strip()), *others)))
     if not names:
         raise click.BadParameter("names no queue; write for example --queues default,mail", param_hint="--queues")
     return names
