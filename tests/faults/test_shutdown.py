@@ -12,6 +12,7 @@ import pytest
 
 from tenure import Job, clock
 from tenure.faults import process
+from tenure.worker.supervisor import START_TIME
 from tests.stage.apps import jobs
 from tests.stage.figures import recovered
 from tests.stage.harness import Stage, Worker, wait_for
@@ -188,6 +189,17 @@ def test_a_worker_that_holds_nothing_leaves_soon_while_the_server_is_away(stage:
     assert "counts: done=1 " in worker.output
     stage.start_server(stage.url.removeprefix("tenure://"))
     stage.check(jobs.app.counts)
+
+
+def test_a_worker_leaves_soon_whose_app_is_being_imported(stage: Stage) -> None:
+    (stage.place / "slow_shop.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    worker = stage.start_worker("w", *SMALL, "--grace", "25s", app="slow_shop", wait=False)
+    wait_for(lambda: "importing" in worker.output, 20, "the import has begun")
+    begun = time.monotonic()
+    worker.signal(signal.SIGINT)
+    assert worker.wait(15) == 0
+    assert time.monotonic() - begun < 3 * START_TIME
+    assert _calm(worker)
 
 
 def test_a_server_ends_and_another_goes_on(stage: Stage) -> None:

@@ -34,6 +34,7 @@ class FakeChild:
         self.how: str | None = None
         self.left = self.deaf = self.failed = self.killed_by_us = self.killed = self.drained = self.closed = False
         self.ready = self.worn = self.resting = self.overran = self.stopped = False
+        self.begun = True
         self.told_of: list[bytes] = []
         self.makes_room = 0
         self.replaces: FakeChild | None = None
@@ -51,6 +52,9 @@ class FakeChild:
 
     def tell_to_drain(self) -> None:
         self.drained = True
+
+    def has_begun(self) -> bool:
+        return self.begun
 
     def tell_to_make_room(self) -> None:
         self.makes_room += 1
@@ -179,6 +183,26 @@ def test_when_the_grace_is_over_the_code_is_stopped_first_and_given_back_after(r
     assert rig.broker.byes == [("s0", "left", "grace time over", [receipt(1, 1), receipt(1, 2)])]
     assert rig.supervisor._finished()
     assert rig.supervisor.counts() == Counts(done=1, refused=1)
+
+
+def test_processes_that_have_not_begun_to_take_jobs_have_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, processes=2)
+    for child in rig.made:
+        child.begun = False
+    rig.supervisor._on_leave()
+    assert rig.supervisor._timeout() == pytest.approx(module.START_TIME)
+    rig.clock.now += module.START_TIME
+    rig.supervisor._on_time()
+    assert all(child.killed for child in rig.made)
+    rig.end()
+
+
+def test_one_that_has_begun_has_all_the_grace_time_beside_one_that_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, processes=2)
+    rig.made[0].begun = False
+    rig.supervisor._on_leave()
+    assert rig.supervisor._timeout() == pytest.approx(25.0)
+    rig.end()
 
 
 def test_nothing_is_given_back_while_another_process_is_still_being_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,10 @@ class Handle:
         self.table.take.forbid()
         self._tell(b"drain\n")
 
+    def has_begun(self) -> bool:
+        """Whether it may hold a job; once it was told to drain, one that had not begun never does."""
+        return self.ready or self.table.take.written_at() > 0.0
+
     def tell_to_make_room(self) -> None:
         """Ask it to leave as `tell_to_drain` does, but with all the time that its jobs take; a second time: nothing."""
         if not self._leaving:

@@ -38,6 +38,9 @@ logger = logging.getLogger("tenure.worker")
 BYE_TIME = 5.0
 """Seconds beyond the grace time for the last answers, and again for the last byes; then the leases have to run out."""
 
+START_TIME = 3.0
+"""Seconds for the rest of their start where no process has begun to take jobs: nothing is lost when they are ended."""
+
 _MAX_FALSE_STARTS = 5
 _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
@@ -122,13 +125,16 @@ class Supervisor:
             self._kill_at = now
             self._give_up_at = min(self._give_up_at, now + BYE_TIME)
             return
-        logger.info("leaving: taking nothing new, finishing what runs for at most %g s", self._options.grace)
         self._draining = True
-        self._told_at = now
-        self._kill_at = now + self._options.grace
-        self._give_up_at = self._kill_at + BYE_TIME
         for child in self._children:
             child.tell_to_drain()
+        grace = self._options.grace
+        if not any(child.has_begun() for child in self._children):
+            grace = min(grace, START_TIME)
+        logger.info("leaving: taking nothing new, finishing what runs for at most %g s", grace)
+        self._told_at = now
+        self._kill_at = now + grace
+        self._give_up_at = self._kill_at + BYE_TIME
 
     def _on_time(self) -> None:
         now = self._clock.boot()
