@@ -330,6 +330,12 @@ def test_a_worker_takes_from_the_queues_that_are_named(
     assert (code, options.queues) == (0, queues)
 
 
+def test_a_queue_that_is_named_takes_the_place_of_those_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENURE_QUEUES", "a,b")
+    assert worker_command(monkeypatch)[2][0].queues == ("a", "b")
+    assert worker_command(monkeypatch, "--queue", "x,y")[2][0].queues == ("x,y",)
+
+
 def test_errors_of_ours_become_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(*args: object) -> None:
         raise BrokerUnavailable("nobody is there")

@@ -87,7 +87,7 @@ def test_variables_that_are_somebody_elses_are_left_alone(tmp_path: Path) -> Non
 def test_the_settings_of_a_command_are_all_its_options_but_those_that_an_app_has_too(command: str) -> None:
     found = main.cli.get_command(None, command)  # type: ignore[arg-type]
     assert found is not None
-    names = {parameter.name for parameter in found.params} - {"app", *OF_APP}
+    names = {parameter.name for parameter in found.params} - {"app", "others", *OF_APP}
     assert names - {"log_level"} == set(main.SETTINGS_OF[command]) - {"log_level"}
     assert len(set(KNOWN)) == len(KNOWN) == len(OF_APP) + len(OF_WORKER) + len(OF_SERVER)
 

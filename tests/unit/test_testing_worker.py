@@ -526,6 +526,47 @@ def test_a_real_worker_goes_by_the_moved_clock(app: App, worker: InlineWorker) -
     assert seen == [(1, False), True, (2, False)]
 
 
+def test_a_moved_clock_ends_no_lease_of_a_worker_that_lives(app: App, worker: InlineWorker) -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    @app.task(name="plain", visibility_timeout=5)
+    def plain(context: JobContext) -> None:
+        begun.release()
+        assert go_on.wait(10)
+        seen.append((context.fence, context.lease_lost))
+
+    @app.task(name="awaits", visibility_timeout=5)
+    async def awaits(context: JobContext) -> None:
+        begun.release()
+        assert await asyncio.to_thread(go_on.wait, 10)
+        seen.append((context.fence, context.lease_lost))
+
+    jobs = [plain.delay(), awaits.delay()]
+    with worker.running(threads=2):
+        for _ in jobs:
+            assert begun.acquire(timeout=10)
+        later = plain.options(delay=3600).delay()
+        for seconds in (4, 4, 3600, 86_400):
+            worker.clock.move(seconds)
+        go_on.set()
+        assert [job.wait(timeout=10) for job in [*jobs, later]] == ["done"] * 3
+    assert seen == [(1, False)] * 3
+    assert [worker.broker.admin().job(job.id)["losses"] for job in jobs] == [0, 0]  # type: ignore[index]
+
+
+def test_nor_of_one_that_was_given_its_job_just_now(app: App, worker: InlineWorker) -> None:
+    @app.task(name="short", visibility_timeout=5)
+    def short(number: int) -> None:
+        seen.append(number)
+
+    with worker.running(threads=2):
+        for number in range(100):
+            job = short.delay(number)
+            worker.clock.move(6 if number % 2 else 60)
+            assert job.wait(timeout=10) == "done"
+    assert seen == list(range(100))
+
+
 def test_time_limits_are_kept_inside_of_running_alone(app: App, worker: InlineWorker) -> None:
     @app.task(name="spin", timeout=0.05, max_attempts=1)
     def spin() -> float:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from tenure import App
 from tenure.broker import EndedAs, Extend, Extended, Settled
+from tenure.cli import signals
 from tenure.cli.main import cli
 from tenure.codec import pack_call
 from tenure.context import TestHold
@@ -216,5 +217,6 @@ def worker_command(monkeypatch: pytest.MonkeyPatch, *args: str) -> tuple[int, st
         return 0
 
     monkeypatch.setattr(supervisor, "run_supervisor", run)
+    monkeypatch.setattr(signals, "no_more_ends", lambda: None)  # this process goes on
     done = CliRunner().invoke(cli, ["worker", "-A", "shop", *args])
     return done.exit_code, done.output, asked

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from tenure.broker import JobState
 from tenure.brokers.connection import Address, Connection
@@ -21,6 +22,7 @@ from tenure.results import OVER
 from tenure.server.answers import Answers
 from tenure.server.hub import GAP, Hub
 from tenure.server.session import Connection as Place
+from tenure.server.session import Parked
 from tenure.wire import encode
 from tenure.wire.commands import FLOOR, LINE_AGE, MAX_WAIT
 from tenure.wire.replies import Reply, ReplyReader, parse_welcome
@@ -31,6 +33,9 @@ _LONGEST_WAY = FLOOR + LINE_AGE
 """Seconds that are made up for at most while no job is handed out: after them nothing changes any more by turns."""
 _LONGEST_LOOK = 0.25
 """Seconds after which a waiting line looks at the clock again, which may have been moved meanwhile."""
+_LOOK = 0.001
+_LOOKS = 1_000
+"""Seconds between two looks whether what was handed out has been read, and how many there are at most."""
 _ADDRESS = Address("memory")
 
 
@@ -45,6 +50,7 @@ class MemoryServer:
         self._seen_wall = self._wall()
         self.engine = Engine(":memory:", wall=self._wall(), mono=mono, durability="normal")
         self.hub = Hub(self.engine, answers=Answers("memory", secrets.token_hex(8), "normal"), mono=mono)
+        self._jumped = 0.0
         self._waiting: dict[Place, threading.Event] = {}
         self.closed = False
 
@@ -56,15 +62,18 @@ class MemoryServer:
             self._catch_up()  # else it would be as old as the last line of anybody
             return self.hub.open(self._mono)
 
-    def ask(self, place: Place, data: bytes, woken: threading.Event, answered: Callable[[bytes], bool]) -> float:
+    def ask(
+        self, place: Place, data: bytes, woken: threading.Event, answered: Callable[[bytes], bool]
+    ) -> tuple[float, float]:
         """Let bytes arrive, give `answered` what comes back until it is content, and return when they arrived (boot).
 
-        `woken` may be set from outside, which ends the wait.  Raises ConnectionError.
+        With it comes when that was for leases, which a `jump` since then has left as long as they were.  `woken` may be
+        set from outside, which ends the wait.  Raises ConnectionError.
         """
         with self.lock:
             if self.closed or place.gone or place.closing:
                 raise ConnectionError("the connection is closed")
-            arrived = self._arrival()
+            arrived, jumped = self._arrival(), self._jumped
             self.hub.receive(place, data, self._mono)
             self._waiting[place] = woken
             try:
@@ -72,7 +81,7 @@ class MemoryServer:
                     self._rest(place, woken)
             finally:
                 del self._waiting[place]
-            return arrived
+            return arrived, arrived + self._jumped - jumped
 
     def _arrival(self) -> float:
         """Bring the hub's time up to now and return now by the boot clock; again, where the clock was moved meanwhile.
@@ -97,13 +106,16 @@ class MemoryServer:
         if place.closing or self.closed:
             raise ConnectionError("the server closed the connection")
         seconds = min(_LONGEST_LOOK, max(0.0, self.hub.next_wake(self._wall(), self._mono) - self._mono))
+        self._let_others(woken, seconds)
+        if woken.is_set() and not place.out:
+            raise ConnectionError("the wait was interrupted")
+
+    def _let_others(self, woken: threading.Event, seconds: float) -> None:
         self.lock.release()
         try:
             self.clock.wait(woken, seconds)
         finally:
             self.lock.acquire()
-        if woken.is_set() and not place.out:
-            raise ConnectionError("the wait was interrupted")
 
     def turn(self) -> None:
         """Apply what has arrived and what time has brought, and wake those who wait for it; call it with the lock."""
@@ -120,24 +132,51 @@ class MemoryServer:
             if place in self._waiting:
                 self._waiting[place].set()
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, *, renewing: bool = False) -> None:
         """Have the turns that a server would have had while nobody asked: no lease is longer for it, and none lost.
 
         What falls due meanwhile does so after them: a take that waited when the clock was moved would be given it in
         the first of them, and the others would use up its lease before anybody could have read the answer.
+        `renewing`: each lease is extended all the time.
         """
         now, wall = self.clock.mono(), self._wall()
         left, self._seen = max(0.0, now - self._seen), now
         way = 0.0
-        while left > _STEP and (way < _LONGEST_WAY or self.engine.next_lease_end() is not None):
-            self._mono += _STEP
+        while left > _STEP and (way < _LONGEST_WAY or not (renewing or self.engine.next_lease_end() is None)):
+            self._step(_STEP, self._seen_wall, renewing)
             left -= _STEP
             way += _STEP
-            self._wake(self.hub.turn(self._seen_wall, self._mono))
-        self._mono += min(left, _STEP)
         self._seen_wall = wall
         if way:
-            self._wake(self.hub.turn(wall, self._mono))
+            self._step(min(left, _STEP), wall, renewing)
+        else:
+            self._mono += left
+
+    def _step(self, seconds: float, wall: int, renewing: bool) -> None:
+        self._mono += seconds
+        if renewing:
+            self.engine.renew_leases(self._mono)
+        self._wake(self.hub.turn(wall, self._mono))
+
+    @contextmanager
+    def jump(self, all_read: Callable[[], bool]) -> Iterator[None]:
+        """Have the clock moved on inside of this block as if whoever holds a job extended its lease all the time.
+
+        Begins when all that was handed out is read, or somebody waits for a job, who has read what came before.
+        """
+        with self.lock:
+            for _ in range(_LOOKS):
+                if all_read() or any(isinstance(place.parked, Parked) for place in self._waiting):
+                    break
+                self._let_others(threading.Event(), _LOOK)
+            if self.closed:
+                yield
+                return
+            before = self.clock.boot()
+            self._catch_up()
+            yield
+            self._jumped += self.clock.boot() - before
+            self._catch_up(renewing=True)
 
     def lost(self, place: Place) -> None:
         """The connection is gone."""
@@ -181,7 +220,7 @@ class MemoryConnection(Connection):
         self._place = server.open()
         self._woken = threading.Event()
         self._interrupted = False
-        self.used_at = server.clock.boot()
+        self.used_at = self.lease_from = server.clock.boot()
         replies: list[Reply] = []
         self.exchange(hello, 1, 1.0, replies)
         self.welcome = parse_welcome(replies[0].line)
@@ -204,7 +243,7 @@ class MemoryConnection(Connection):
         if self.closed:
             raise ConnectionError("the connection is closed")
         try:
-            self.used_at = self._server.ask(self._place, data, self._woken, answered)
+            self.used_at, self.lease_from = self._server.ask(self._place, data, self._woken, answered)
         except BaseException:
             self.close()
             raise
@@ -283,7 +322,8 @@ class MemoryLine(Line):
         """Return when `data` arrived, and the answers; raises ConnectionError."""
         with self._lock:
             connection = self._ready()
+            assert isinstance(connection, MemoryConnection)  # it opens no others
             replies: list[Reply] = []
             connection.exchange(data, answers, wait + self._read_limit, replies)
             self.epoch = self._boot() - self._wall()
-            return connection.used_at, replies
+            return connection.lease_from, replies

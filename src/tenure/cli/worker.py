@@ -124,7 +124,8 @@ def worker(
 
 
 def _names(queues: str | None, others: tuple[str, ...]) -> tuple[str, ...] | None:
-    if queues is None:
+    source = click.get_current_context().get_parameter_source("queues")
+    if queues is None or (others and source is not ParameterSource.COMMANDLINE):  # what is written elsewhere gives way
         return tuple(dict.fromkeys(others)) or None
     names = tuple(dict.fromkeys((*(name.strip() for name in queues.split(",") if name.strip()), *others)))
     if not names:

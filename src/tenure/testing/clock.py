@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 
 from tenure.brokers.memory import MemoryClock
+from tenure.context import running
 
 _LAST_MOMENT = 253_402_300_799.0
 """Seconds since the epoch at the end of the calendar, 9999-12-31 23:59:59 UTC."""
@@ -25,6 +27,7 @@ class MovableClock:
         self._calendar = 0.0
         self._running = 0.0
         self._watchers: list[Callable[[], None]] = []
+        self._guards: list[Callable[[float], AbstractContextManager[None]]] = []
 
     def wall(self) -> float:
         """Seconds since the epoch."""
@@ -43,15 +46,20 @@ class MovableClock:
         return self._base.wait(event, seconds)
 
     def move(self, seconds: float | timedelta) -> None:
-        """Let that much time pass at once: jobs fall due, leases run out; nothing is run by it.
+        """Let that much time pass at once: jobs fall due, time limits and leases run out; nothing is run by it.
 
-        Raises ValueError for a time below zero, none at all (NaN) or one that leads beyond the year 9999, and TypeError
-        for what is neither a number of seconds nor a timedelta.  The clock stays as it was then.
+        A worker inside of `running()` keeps its leases, as one does that lives: they run out only where a task itself
+        moves the clock.  Raises ValueError for a time below zero, none at all (NaN) or one that leads beyond the year
+        9999, and TypeError for what is neither a number of seconds nor a timedelta.  The clock stays as it was then.
         """
         by = self._checked(seconds)
-        self._running += by  # first: what is handed out between the two lines is not to lose its lease by the second
-        if not _tick_frozen(by):
-            self._calendar += by
+        with ExitStack() as guards:
+            if running() is None:
+                for guard in self._guards:
+                    guards.enter_context(guard(by))
+            self._running += by  # first: what is handed out between the two is not to lose its lease by the second
+            if not _tick_frozen(by):
+                self._calendar += by
         for watcher in self._watchers:
             watcher()
 
@@ -73,6 +81,15 @@ class MovableClock:
     def watch(self, watcher: Callable[[], None]) -> None:
         """Have `watcher` called after every move."""
         self._watchers.append(watcher)
+
+    @contextmanager
+    def guarded(self, guard: Callable[[float], AbstractContextManager[None]]) -> Iterator[None]:
+        """Have each move inside of this block made inside of what `guard` makes of its seconds; but those of tasks."""
+        self._guards.append(guard)
+        try:
+            yield
+        finally:
+            self._guards.remove(guard)
 
 
 def _shown(given: object) -> str:

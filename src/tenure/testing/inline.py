@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -152,19 +153,26 @@ class InlineWorker:
     def running(self, threads: int = 8) -> Iterator[None]:
         """Have a real worker run jobs in threads of its own inside of the `with` block; it finishes what it began.
 
-        Nothing that its tasks raise reaches the test: look at results and states.  Raises JobDidNotRun when a job still
-        runs ten seconds after the block.
+        Nothing that its tasks raise reaches the test: look at results and states.  A clock that is moved meanwhile ends
+        no lease, unless a task moves it.  Raises JobDidNotRun when a job still runs ten seconds after the block.
         """
         worker = Worker(self.app, threads=threads, grace=_GRACE, clock=self.clock)
         thread = threading.Thread(target=worker.run, name="tenure-test-worker", daemon=True)
         thread.start()
         try:
-            yield
+            with self.clock.guarded(partial(self._keeping, worker)):
+                yield
         finally:
             worker.stop()
             thread.join(_STOP_LIMIT)
         if thread.is_alive():
             raise JobDidNotRun(f"a job still runs {_STOP_LIMIT:g} s after the worker was told to stop")
+
+    @contextmanager
+    def _keeping(self, worker: Worker, seconds: float) -> Iterator[None]:
+        """Let the clock be moved by so much as if the worker had lived all that time, and had extended its leases."""
+        with self.broker.server.jump(lambda: not worker.has_open_take()), worker.jump(seconds):
+            yield
 
     def close(self) -> None:
         """Let go of the jobs."""

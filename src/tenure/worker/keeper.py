@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Literal, NamedTuple
@@ -128,6 +129,17 @@ class LeaseKeeper:
                 self._watched.remove(watched)
                 self._unread.forget(watched)
 
+    @contextmanager
+    def jump(self, seconds: float) -> Iterator[None]:
+        """Have the clock moved on by so much inside of this block: what is held is held as much longer."""
+        with self._lock:
+            now = self._clock.boot()
+            for watched in self._watched:
+                for entry in watched.table.entries():
+                    if now < entry.deadline:
+                        watched.table.extend(entry, entry.deadline + seconds)
+            yield
+
     def farewell(self, farewell: Farewell) -> None:
         """Say bye for a process that is gone, until it is answered."""
         with self._lock:
@@ -217,8 +229,8 @@ class LeaseKeeper:
         answers = self._keeper.extend([Extend(entry.receipt, said and said[1]) for _, entry, said in due])
         if len(answers) != len(due):
             raise RuntimeError(f"{len(answers)} answers to {len(due)} extends")
-        now = self._clock.boot()
         with self._lock:
+            now = self._clock.boot()
             for (watched, entry, said), answer in zip(due, answers, strict=True):
                 if watched in self._watched:
                     watched.table.sent(entry, asked_at, said and said[0])

@@ -8,7 +8,8 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from tenure.app import App
@@ -73,6 +74,8 @@ class Worker:
         self._visibility_timeout = app.settings.visibility_timeout if visibility_timeout is None else visibility_timeout
         self._clock: Clock = clock or SystemClock()
         self._commands = Commands()
+        self._table: Table | None = None
+        self._keeper: LeaseKeeper | None = None
         self._keeping: threading.Thread | None = None
 
     def stop(self) -> None:
@@ -86,7 +89,7 @@ class Worker:
         the end.  When the grace time is over and code still runs, the counts are printed and the process ends at once:
         what has not stopped comes back when its lease runs out.
         """
-        table = Table.create(self._threads + self._async_slots, shared=False)
+        self._table = table = Table.create(self._threads + self._async_slots, shared=False)
         health = self._tell_health(table)
         try:
             return self._run(table, health)
@@ -115,7 +118,7 @@ class Worker:
         services.prepare()
         line = self._app.broker.keeper()
         check_broker(line)
-        keeper = LeaseKeeper(line, self._clock, random.random)
+        self._keeper = keeper = LeaseKeeper(line, self._clock, random.random)
         keeper.watch(Watched(table, overtime=self._grace, look=services.look, session=session))
         self._keeping = _thread("tenure-keeper", keeper.run)
         if health is not None:
@@ -136,6 +139,16 @@ class Worker:
         if alone:
             print(counts.line(), flush=True)
         return counts
+
+    def has_open_take(self) -> bool:
+        """Whether a take is on its way to the broker, waits there, or has not been read to its end."""
+        return self._table is not None and self._table.take.number() != 0
+
+    @contextmanager
+    def jump(self, seconds: float) -> Iterator[None]:
+        """Have the clock moved on by so much inside of this block, without loss of a lease; see `tenure.testing`."""
+        with nullcontext() if self._keeper is None else self._keeper.jump(seconds):
+            yield
 
     def _tell_health(self, table: Table) -> Health | None:
         """Answer for the health of this process, where that was asked for."""
