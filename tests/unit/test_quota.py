@@ -117,6 +117,7 @@ def test_a_limit_that_no_process_can_keep_is_warned_of() -> None:
     (line,) = memory_warnings(Limits(memory=100 * MIB), 95 * MIB)
     assert "95MiB" in line
     assert "100MiB" in line
+    assert "--max-memory-per-process 10B:" in memory_warnings(Limits(memory=10), 95 * MIB)[0]
 
 
 def test_how_much_memory_this_process_has() -> None:

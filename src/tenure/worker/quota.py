@@ -135,6 +135,8 @@ def memory_warnings(limits: Limits, resident: int) -> list[str]:
 
 def mib(size: int) -> str:
     """Return a size for people."""
+    if size < _MIB // 10:
+        return f"{size}B"
     return f"{size / _MIB:.0f}MiB" if size >= 10 * _MIB else f"{size / _MIB:.1f}MiB"
 
 

@@ -271,7 +271,7 @@ class Supervisor:
             check_broker(keeper)
         except Exception as error:  # noqa: BLE001  (told to the person who started it)
             url = without_secrets(ready["broker"])
-            self._on_failed(f"tenure: the broker {url} is of no use to a worker with processes: {error}")
+            self._on_failed(f"tenure: a worker cannot use the broker {url}: {error}")
             child.kill()
             return
         self._broker_url = ready["broker"]
