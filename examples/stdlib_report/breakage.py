@@ -74,16 +74,18 @@ def _running(folder: Path) -> list[marks.Run]:
 
 def _killed_if_busy(folder: Path, pid: int) -> Killed | None:
     process.freeze(pid)
+    jobs = 0
     try:
         _wait_for_standstill(pid)
         at = time.monotonic()
         jobs = sum(run.pid == pid for run in _running(folder))
-        if jobs:
-            process.kill(pid)
-            return Killed(pid, at, jobs)
     finally:
-        process.thaw(pid)
-    return None
+        if not jobs:
+            process.thaw(pid)
+    if not jobs:
+        return None
+    process.kill(pid)  # as it stands: its number may be nobody's right after this
+    return Killed(pid, at, jobs)
 
 
 def _wait_for_standstill(pid: int, seconds: float = 5.0) -> None:

@@ -15,7 +15,7 @@ from itertools import repeat
 import click
 
 from tenure.cli.options import seconds
-from tenure.cli.signals import on_end
+from tenure.cli.signals import no_more_ends, on_end
 from tenure.errors import ConfigError
 from tenure.faults import Fault, Proxy, Schedule, Turn, parse_fault, perform, run_schedule
 from tenure.faults.proxy import parse_target
@@ -104,6 +104,7 @@ def chaos(
         if at_random:
             run.follow(Schedule(seed, length))
         run.until_told()
+    no_more_ends()
 
 
 class Chaos:

@@ -16,7 +16,7 @@ from queue import SimpleQueue
 import click
 
 from tenure.cli.options import log_level_option
-from tenure.cli.signals import on_end
+from tenure.cli.signals import no_more_ends, on_end
 from tenure.errors import ConfigError
 
 GRACE = 3
@@ -71,7 +71,9 @@ def dev(
     level = ["--log-level", log_level]
     server = ["server", "--listen", listen, "--data", str(_folder(data) / "tenure.db"), *level]
     worker = ["worker", "-A", app, "--processes", str(processes), "--grace", f"{GRACE}s", *level]
-    sys.exit(Development(server, worker, folders, theirs).run())
+    code = Development(server, worker, folders, theirs).run()
+    no_more_ends()
+    sys.exit(code)
 
 
 def _folders_to_watch(reload: bool | None, watch: tuple[str, ...]) -> tuple[str, ...]:
