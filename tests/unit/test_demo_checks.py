@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from examples.stdlib_report import checks, findings, marks
-from examples.stdlib_report.breakage import Killed
+from examples.stdlib_report.breakage import Killed, kill_in_mid_job
 from examples.stdlib_report.checks import Evidence
 from examples.stdlib_report.display import print_checks
-from examples.stdlib_report.marks import Run
+from examples.stdlib_report.marks import FILE, Mark, Run
 from tenure.broker import ProducerCounts
+from tenure.faults import process
 
 VICTIM, OTHER = 100, 101
 WAYS = {"done": 3, "retried": 0, "released": 0, "left": 0, "returned": 0, "lost": 1, "dead": 0, "cancelled": 0}
@@ -143,3 +147,29 @@ def test_an_older_hand_out_does_not_overwrite_a_later_one(tmp_path: Path) -> Non
     findings.save(tmp_path, later, fence=2)
     findings.save(tmp_path, older, fence=1)
     assert findings.load(tmp_path) == [later]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="freezes processes")
+def test_one_process_is_killed_also_where_its_number_is_nobodys_right_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its supervisor may have reaped it before anything else can be done to it."""
+    sleepers = [subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) for _ in range(2)]
+    try:
+        lines = [Mark("start", f"job{sleeper.pid}", 1, sleeper.pid, 0.0) for sleeper in sleepers]
+        (tmp_path / FILE).write_text("".join(json.dumps(asdict(line)) + "\n" for line in lines))
+
+        def kill_and_reap(pid: int) -> None:
+            kill(pid)
+            next(sleeper for sleeper in sleepers if sleeper.pid == pid).wait()
+
+        kill = process.kill
+        monkeypatch.setattr(process, "kill", kill_and_reap)
+        killed = kill_in_mid_job(tmp_path)
+        assert killed is not None
+        assert killed.jobs == 1
+        assert [sleeper.pid for sleeper in sleepers if sleeper.poll() is not None] == [killed.pid]
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
