@@ -105,6 +105,7 @@ def test_a_process_that_is_replaced_is_killed(stage: Stage) -> None:
     worker = stage.start_worker("w", *options)
     job = jobs.hold.delay(0)
     wait_for(lambda: len(worker.children) == 2, 10, "the next process is there already")
+    wait_for(stage.executions, 10, "the job runs")
     process.kill(stage.executions()[0].pid)
     stage.wait_done(1)
     assert [one["ended"] for one in stage.job(job.id)["handouts"]] == ["lost", "done"]
