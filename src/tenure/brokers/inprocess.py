@@ -142,7 +142,7 @@ class MemoryServer:
         now, wall = self.clock.mono(), self._wall()
         left, self._seen = max(0.0, now - self._seen), now
         way = 0.0
-        while left > _STEP and (way < _LONGEST_WAY or not (renewing or self.engine.next_lease_end() is None)):
+        while left > _STEP and (way < _LONGEST_WAY or (self.engine.next_lease_end() is not None and not renewing)):
             self._step(_STEP, self._seen_wall, renewing)
             left -= _STEP
             way += _STEP

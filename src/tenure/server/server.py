@@ -186,7 +186,7 @@ class Server:
             transport.close()
         await asyncio.sleep(0.05)  # lets the last answers leave; whoever misses one asks the next server
         for number in (signal.SIGTERM, signal.SIGINT):
-            with contextlib.suppress(NotImplementedError):
+            with contextlib.suppress(NotImplementedError):  # Windows, as above
                 self._loop.remove_signal_handler(number)  # else the loop does so when it ends, and to its own mind
                 signal.signal(number, signal.SIG_IGN)
 

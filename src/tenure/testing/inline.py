@@ -18,7 +18,7 @@ from tenure.task import Task
 from tenure.testing.clock import MovableClock
 from tenure.testing.execution import Execution, Stopped
 from tenure.testing.recording import AddedCall, RecordingBroker, added_calls, call_text, matching, not_added
-from tenure.worker import Worker
+from tenure.testing.threads import ThreadedWorker
 
 MAX_RUNS = 1_000
 """Executions of one `run_all`, unless it is told otherwise: jobs that add each other would go on for ever."""
@@ -156,23 +156,17 @@ class InlineWorker:
         Nothing that its tasks raise reaches the test: look at results and states.  A clock that is moved meanwhile ends
         no lease, unless a task moves it.  Raises JobDidNotRun when a job still runs ten seconds after the block.
         """
-        worker = Worker(self.app, threads=threads, grace=_GRACE, clock=self.clock)
+        worker = ThreadedWorker(self.app, threads=threads, grace=_GRACE, clock=self.clock)
         thread = threading.Thread(target=worker.run, name="tenure-test-worker", daemon=True)
         thread.start()
         try:
-            with self.clock.guarded(partial(self._keeping, worker)):
+            with self.clock.guarded(partial(worker.living, self.broker.server)):
                 yield
         finally:
             worker.stop()
             thread.join(_STOP_LIMIT)
         if thread.is_alive():
             raise JobDidNotRun(f"a job still runs {_STOP_LIMIT:g} s after the worker was told to stop")
-
-    @contextmanager
-    def _keeping(self, worker: Worker, seconds: float) -> Iterator[None]:
-        """Let the clock be moved by so much as if the worker had lived all that time, and had extended its leases."""
-        with self.broker.server.jump(lambda: not worker.has_open_take()), worker.jump(seconds):
-            yield
 
     def close(self) -> None:
         """Let go of the jobs."""

@@ -8,8 +8,7 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tenure.app import App
@@ -139,16 +138,6 @@ class Worker:
         if alone:
             print(counts.line(), flush=True)
         return counts
-
-    def has_open_take(self) -> bool:
-        """Whether a take is on its way to the broker, waits there, or has not been read to its end."""
-        return self._table is not None and self._table.take.number() != 0
-
-    @contextmanager
-    def jump(self, seconds: float) -> Iterator[None]:
-        """Have the clock moved on by so much inside of this block, without loss of a lease; see `tenure.testing`."""
-        with nullcontext() if self._keeper is None else self._keeper.jump(seconds):
-            yield
 
     def _tell_health(self, table: Table) -> Health | None:
         """Answer for the health of this process, where that was asked for."""
